@@ -1,0 +1,1 @@
+"""From any container to chunks: synchronous, pure, without asyncio."""

@@ -1,0 +1,1 @@
+"""Load, scores and reports; talks to servers over HTTP only."""

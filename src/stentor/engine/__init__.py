@@ -1,0 +1,1 @@
+"""Engines: five verbs over different runtimes."""

@@ -1,0 +1,1 @@
+"""From segments to transcripts and subtitles: pure functions."""

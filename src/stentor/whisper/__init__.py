@@ -1,0 +1,1 @@
+"""What every Whisper engine shares: features, tokens, rules, languages."""
