@@ -25,12 +25,13 @@ class Chunk:
     """What an engine sees at once: at most `MAX_CHUNK_S` of audio and its place in the file.
 
     Compared and hashed by identity, so that an engine may key what it computed for a chunk on the
-    chunk itself and lose it when the chunk goes.
+    chunk itself and lose it when the chunk goes. `last` says that nothing follows.
     """
 
     index: int
     start_samples: int
     samples: Samples
+    last: bool = False
 
     @property
     def start_s(self) -> float:
@@ -122,6 +123,17 @@ class LanguageGuess:
 
     language: str
     probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The next piece of a transcript in file order: what one chunk said, in the file's own timeline.
+
+    `end_s` is how far into the audio the transcript has come, also where nothing was said.
+    """
+
+    segments: tuple[Segment, ...]
+    end_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""The fields of a transcription request: what each may be, and a refusal by name of what we cannot honour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from stentor.api.wire import ResponseFormat
+from stentor.errors import InvalidValue
+from stentor.types import DecodeOptions, Task
+from stentor.whisper.languages import language_code
+
+LIST_FIELDS = frozenset({"timestamp_granularities"})
+"""Fields that may come more than once. OpenAI's client adds brackets to their names; people often do not."""
+
+
+class TranscriptionForm(BaseModel):
+    """The fields of both endpoints besides `file`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: Annotated[str | None, Field(description="A served model's name; the only one by default.")] = None
+    language: Annotated[
+        str | None, Field(description="ISO-639-1 code or English name; detected when absent.")
+    ] = None
+    prompt: Annotated[str | None, Field(description="Text before the audio: style, names, spelling.")] = None
+    response_format: ResponseFormat = ResponseFormat.JSON
+    temperature: Annotated[float, Field(ge=0, le=1, description="0 takes the likeliest words.")] = 0.0
+    timestamp_granularities: Annotated[
+        tuple[Literal["segment"], ...], Field(description="segment, with verbose_json only.")
+    ] = ()
+    stream: Annotated[Literal[False], Field(description="Streaming is not there yet.")] = False
+
+    @field_validator("language")
+    @classmethod
+    def _language(cls, value: str | None) -> str | None:
+        return language_code(value) if value and value.strip() else None
+
+    @model_validator(mode="after")
+    def _granularities_need_verbose_json(self) -> TranscriptionForm:
+        if self.timestamp_granularities and self.response_format is not ResponseFormat.VERBOSE_JSON:
+            raise InvalidValue(
+                "timestamp_granularities needs response_format=verbose_json", param="timestamp_granularities"
+            )
+        return self
+
+    def options(self, task: Task) -> DecodeOptions:
+        """How the engine shall listen."""
+        return DecodeOptions(self.language, task, self.prompt, self.temperature)
+
+
+def parse_form(fields: Iterable[tuple[str, str]]) -> TranscriptionForm:
+    """Read a form's fields.
+
+    Raises:
+        InvalidValue: A field is unknown, comes twice, or has a value we cannot honour; `param` names it.
+    """
+    values: dict[str, str | list[str]] = {}
+    for raw_name, value in fields:
+        name = raw_name.removesuffix("[]")
+        if name in LIST_FIELDS:
+            values.setdefault(name, [])
+            seen = values[name]
+            assert isinstance(seen, list)
+            seen.append(value)
+        elif name in values:
+            raise InvalidValue(f"the field {name} comes more than once", param=name)
+        else:
+            values[name] = value
+    try:
+        return TranscriptionForm.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        param = str(first["loc"][0]) if first["loc"] else None
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(["file", *TranscriptionForm.model_fields])
+            raise InvalidValue(f"unknown field {param!r}; known are {known}", param=param) from error
+        raise InvalidValue(f"{param}: {first['msg']}", param=param) from error

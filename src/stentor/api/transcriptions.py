@@ -1,0 +1,104 @@
+"""The OpenAI endpoints: transcriptions, translations, models."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from stentor.api.disconnect import cancel_on_disconnect
+from stentor.api.form import TranscriptionForm, parse_form
+from stentor.api.services import Services, services_of
+from stentor.api.upload import Fields, receive_upload
+from stentor.api.wire import ErrorBody, ModelCard, ModelList, TranscriptionJson, render
+from stentor.errors import DeadlineExceeded, ModelNotFound
+from stentor.transcriber import AudioRequest
+from stentor.types import Task
+
+router = APIRouter(prefix="/v1")
+
+
+def _form_schema() -> dict[str, Any]:
+    """The form in OpenAPI's words; the body is parsed by `receive_upload`, which FastAPI cannot see."""
+    schema = TranscriptionForm.model_json_schema(ref_template="#/components/schemas/{model}")
+    definitions = schema.pop("$defs", {})
+    properties = {"file": {"type": "string", "format": "binary"}, **schema["properties"]}
+    for name, value in properties.items():
+        for definition, body in definitions.items():
+            if value.get("$ref", "").endswith(f"/{definition}"):
+                properties[name] = {**body, "default": value.get("default")}
+    form = {"type": "object", "required": ["file"], "properties": properties, "additionalProperties": False}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": form}}}}
+
+
+_ROUTE: dict[str, Any] = {
+    "openapi_extra": _form_schema(),
+    "responses": {
+        200: {"model": TranscriptionJson},
+        **{status: {"model": ErrorBody} for status in (400, 404, 413, 429, 503)},
+    },
+}
+
+
+@router.post("/audio/transcriptions", **_ROUTE)
+async def create_transcription(request: Request) -> Response:
+    """Write down what is said, in its own language."""
+    return await _answer(request, "transcribe")
+
+
+@router.post("/audio/translations", **_ROUTE)
+async def create_translation(request: Request) -> Response:
+    """Write down what is said, in English."""
+    return await _answer(request, "translate")
+
+
+@router.get("/models")
+async def list_models(request: Request) -> ModelList:
+    """The names under which the model answers."""
+    services = services_of(request)
+    return ModelList(data=[_card(services, name) for name in services.model_names])
+
+
+@router.get("/models/{model}", responses={404: {"model": ErrorBody}})
+async def get_model(request: Request, model: str) -> ModelCard:
+    """One model by name."""
+    services = services_of(request)
+    _check_model(services, model)
+    return _card(services, model)
+
+
+async def _answer(request: Request, task: Task) -> Response:
+    """One request from its first byte to its answer."""
+    services = services_of(request)
+
+    def check(fields: Fields) -> TranscriptionForm:
+        form = parse_form(fields)
+        _check_model(services, form.model)
+        return form
+
+    max_bytes = services.settings.max_upload_bytes
+    with services.metrics.request(task), services.admission.request():
+        async with receive_upload(request, max_bytes=max_bytes, check=check) as upload:
+            form = check(upload.fields)
+            audio = AudioRequest(request.state.request_id, upload.audio.fileno(), form.options(task))
+            async with cancel_on_disconnect(request.receive):
+                try:
+                    async with asyncio.timeout(services.settings.request_timeout_s):
+                        transcript = await services.transcriber.transcribe(audio)
+                except TimeoutError as error:
+                    raise DeadlineExceeded("the request took longer than this server allows") from error
+        services.metrics.audio_seconds.inc(transcript.duration_s)
+        body, media_type = render(transcript, form.response_format)
+    return Response(body, media_type=media_type)
+
+
+def _check_model(services: Services, name: str | None) -> None:
+    if name is not None and name not in services.model_names:
+        served = ", ".join(services.model_names)
+        raise ModelNotFound(f"the model {name!r} is not served here; served: {served}", param="model")
+
+
+def _card(services: Services, name: str) -> ModelCard:
+    return ModelCard(id=name, created=services.started_at)

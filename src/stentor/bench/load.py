@@ -1,0 +1,140 @@
+"""A load for any OpenAI-compatible server: every utterance once, with so many in flight.
+
+The loop is closed: a new request starts when another has ended. Nothing is retried, since a refusal is a
+figure too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import httpx
+
+from stentor.bench.manifest import Utterance
+from stentor.bench.probes import HEALTH_TIMEOUT_S, PidTree, watch_health, watch_pids
+from stentor.bench.results import LevelResult, RequestResult
+
+TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
+CONNECT_TIMEOUT_S = 10.0
+ERROR_CHARACTERS = 200
+"""How much of a body that is no OpenAI error is kept to tell what happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What is sent where. `pid` is the server's, when it runs on this machine and shall be watched."""
+
+    url: str
+    model: str
+    utterances: tuple[Utterance, ...]
+    concurrency: tuple[int, ...] = (1, 4, 16)
+    send_language: bool = True
+    api_key: str | None = field(default=None, repr=False)
+    pid: int | None = None
+    health_path: str = "/health/live"
+    timeout_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """A plan and what came of it, level by level."""
+
+    plan: LoadPlan
+    levels: tuple[LevelResult, ...]
+
+
+async def run_load(plan: LoadPlan, on_level: Callable[[LevelResult], None] = lambda _: None) -> LoadResult:
+    """Run the plan's levels one after the other; `on_level` hears of each when it is done.
+
+    Cancelling (Ctrl-C) ends every request and probe, and closes their connections, before it returns.
+
+    Raises:
+        SetupError: The plan's pid is not there.
+    """
+    levels = []
+    for concurrency in plan.concurrency:
+        levels.append(await _run_level(plan, concurrency))
+        on_level(levels[-1])
+    return LoadResult(plan, tuple(levels))
+
+
+async def _run_level(plan: LoadPlan, concurrency: int) -> LevelResult:
+    stop = asyncio.Event()
+    pids = None if plan.pid is None else PidTree(plan.pid)
+    async with AsyncExitStack() as stack:
+        sender = await stack.enter_async_context(_client(plan, concurrency))
+        # A client of its own, so that a probe never waits for a connection behind an upload.
+        prober = await stack.enter_async_context(_client(plan, 1))
+        # Unmeasured: the first answer of all pays for httpx's lazy imports.
+        with suppress(httpx.HTTPError):
+            await prober.get(plan.health_path, timeout=HEALTH_TIMEOUT_S)
+        watchers = await stack.enter_async_context(asyncio.TaskGroup())
+        health = watchers.create_task(watch_health(prober, plan.health_path, stop))
+        server = None if pids is None else watchers.create_task(watch_pids(pids, stop))
+        start_s = perf_counter()
+        requests = await _send_all(sender, plan, concurrency)
+        wall_s = perf_counter() - start_s
+        stop.set()
+    server_figures = None if server is None else server.result()
+    return LevelResult(concurrency, requests, wall_s, health.result(), server_figures)
+
+
+def _client(plan: LoadPlan, connections: int) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    return httpx.AsyncClient(
+        base_url=plan.url.rstrip("/").removesuffix("/v1"),
+        headers={} if plan.api_key is None else {"Authorization": f"Bearer {plan.api_key}"},
+        timeout=httpx.Timeout(plan.timeout_s, connect=CONNECT_TIMEOUT_S),
+        # A transport of our own also keeps the environment's proxies out: we measure the server.
+        transport=httpx.AsyncHTTPTransport(limits=limits),
+    )
+
+
+async def _send_all(client: httpx.AsyncClient, plan: LoadPlan, concurrency: int) -> tuple[RequestResult, ...]:
+    waiting = iter(enumerate(plan.utterances))
+    results: dict[int, RequestResult] = {}
+
+    async def caller() -> None:
+        for index, utterance in waiting:  # Shared by all callers: each takes the next when it is free.
+            results[index] = await _send(client, plan, utterance)
+
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(concurrency):
+            callers.create_task(caller())
+    return tuple(results[index] for index in range(len(plan.utterances)))
+
+
+async def _send(client: httpx.AsyncClient, plan: LoadPlan, utterance: Utterance) -> RequestResult:
+    fields = {"model": plan.model, "response_format": "json"}
+    if plan.send_language and utterance.language:
+        fields["language"] = utterance.language
+    start_s = perf_counter()
+    # Opening takes microseconds. httpx reads the file piece by piece as it sends, fields first.
+    with utterance.path.open("rb") as audio:
+        try:
+            response = await client.post(
+                TRANSCRIPTIONS_PATH, data=fields, files={"file": (utterance.path.name, audio)}
+            )
+        except httpx.HTTPError as failure:
+            named = f"{type(failure).__name__}: {failure}"
+            return RequestResult(utterance, None, perf_counter() - start_s, error=named)
+    latency_s = perf_counter() - start_s
+    text, error = _read(response)
+    return RequestResult(utterance, response.status_code, latency_s, text, error)
+
+
+def _read(response: httpx.Response) -> tuple[str | None, str | None]:
+    """Take the text or the error out of an answer; one of them is None."""
+    said: object
+    try:
+        body = response.json()
+        said = body["text"] if response.is_success else body["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        said = None
+    if not isinstance(said, str):
+        return None, response.text[:ERROR_CHARACTERS] or response.reason_phrase
+    return (said, None) if response.is_success else (None, said)

@@ -1,0 +1,52 @@
+"""`stentor serve`: the server in this process."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from stentor.config import Settings
+from stentor.observe.logs import set_up_logs
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one. [default: 8000]")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Directory, packaged name or hub id; see `stentor models`.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None,
+    engine_slots: Annotated[int | None, typer.Option(min=1, help="Chunks computed at once.")] = None,
+    preprocess_workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode audio.")] = None,
+    max_audio_s: Annotated[float | None, typer.Option(min=1, help="Longest audio in seconds.")] = None,
+    drain_timeout_s: Annotated[float | None, typer.Option(min=0, help="Grace for running work.")] = None,
+    log_json: Annotated[bool | None, typer.Option(help="Log as JSON.")] = None,
+) -> None:
+    """Serve OpenAI's audio API. Every option also has an environment variable (STENTOR_HOST, …)."""
+    given: dict[str, Any] = {name: value for name, value in locals().items() if value is not None}
+    settings = Settings(**given)
+    set_up_logs(as_json=settings.log_json)
+
+    import uvicorn
+
+    from stentor.api.app import create_app
+    from stentor.engine.choice import load_engine
+    from stentor.models import resolve
+
+    files = resolve(settings.model, cache_dir=settings.cache_dir)  # fail here, before a port is taken
+    load = partial(load_engine, files, slots=settings.resolved_engine_slots, device=settings.device)
+    app = create_app(settings, load)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=round(settings.drain_timeout_s) or None,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    sys.exit(0 if server.started else 1)

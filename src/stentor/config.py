@@ -1,0 +1,69 @@
+"""Every knob, its unit, its default and why. Read at the edges only: `cli/` and `api/app.py`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def usable_cpus() -> int:
+    """Processors this process may run on, which a container often holds below the machine's count."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Settings(BaseSettings):
+    """Settings from the environment (`STENTOR_…`); command-line options override them."""
+
+    model_config = SettingsConfigDict(env_prefix="STENTOR_", frozen=True, extra="forbid")
+
+    host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")] = 8000
+    model: Annotated[
+        str, Field(description="A directory, a packaged name (base, tiny.en) or a hub repository id.")
+    ] = "base"
+    served_model_names: Annotated[
+        tuple[str, ...],
+        Field(description="Further names under which the model answers; OpenAI's clients say whisper-1."),
+    ] = ("whisper-1",)
+    cache_dir: Annotated[
+        Path | None, Field(description="Where joined model files are kept; the user's cache by default.")
+    ] = None
+    device: Annotated[str, Field(description="cpu, cuda or auto (cuda where there is one).")] = "auto"
+    engine_slots: Annotated[
+        PositiveInt | None,
+        Field(description="Chunks the engine computes at once; one per usable processor by default."),
+    ] = None
+    preprocess_workers: Annotated[
+        PositiveInt | None,
+        Field(description="Threads that decode audio; by default max(1, min(processors, 2))."),
+    ] = None
+    max_upload_bytes: Annotated[
+        PositiveInt, Field(description="Largest request body; larger ones get 413.")
+    ] = 1 << 30
+    max_audio_s: Annotated[
+        PositiveFloat, Field(description="Longest audio in seconds, counted while decoding.")
+    ] = 4 * 3600.0
+    max_requests: Annotated[
+        PositiveInt, Field(description="Requests admitted at once; more get 429 with Retry-After.")
+    ] = 256
+    request_timeout_s: Annotated[
+        PositiveFloat | None, Field(description="Deadline for a whole request; none by default.")
+    ] = None
+    drain_timeout_s: Annotated[
+        NonNegativeFloat, Field(description="Seconds that running work may take after SIGTERM.")
+    ] = 30.0
+    log_json: Annotated[bool, Field(description="Log lines as JSON instead of for people.")] = False
+
+    @property
+    def resolved_preprocess_workers(self) -> int:
+        return self.preprocess_workers or max(1, min(usable_cpus(), 2))
+
+    @property
+    def resolved_engine_slots(self) -> int:
+        return self.engine_slots or usable_cpus()

@@ -1,0 +1,105 @@
+"""An engine that computes nothing: scripted, and it remembers what it was asked. For tests and benches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+
+from stentor.engine.base import EngineHealth, EngineInfo
+from stentor.engine.scheduler import Scheduler, Slot
+from stentor.types import EngineOutput, EngineRequest, LanguageGuess, Segment
+
+Script = Callable[[EngineRequest], Sequence[Segment]]
+
+
+def numbered(request: EngineRequest) -> Sequence[Segment]:
+    """The default script: one segment that names its chunk and spans it."""
+    return (Segment(f" chunk {request.chunk.index}", 0.0, request.chunk.duration_s),)
+
+
+class FakeEngine:
+    """A real queue with scripted answers.
+
+    Computing stands still while `gate` is cleared. `begun` (asked for), `started` (got a slot), `finished` and
+    `aborted` list engine request ids in the order of events; `requests` has them whole. `changed` is set at
+    each event, for tests to wait on. A script that raises kills the engine, as a runtime's fault would.
+
+    Args:
+        script: What each chunk says; called in an engine thread.
+        slots: Chunks computed at once.
+        language: What the probe hears.
+        languages: What the model knows.
+    """
+
+    def __init__(
+        self,
+        script: Script = numbered,
+        *,
+        slots: int = 2,
+        language: str = "en",
+        languages: tuple[str, ...] = ("en", "de", "fr", "ja"),
+        model: str = "fake",
+    ) -> None:
+        self._script = script
+        self._language = language
+        self._info = EngineInfo("fake", model, languages, slots, translates=True)
+        self._scheduler = Scheduler(slots, "stentor-engine")
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.begun: list[str] = []
+        self.started: list[str] = []
+        self.finished: list[str] = []
+        self.aborted: list[str] = []
+        self.requests: dict[str, EngineRequest] = {}
+        self.changed = asyncio.Event()
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        """Answer with the script; see `Engine.generate`."""
+        async with self._computing(request) as slot:
+            for segment in await slot.run(self._script, request):
+                yield EngineOutput((segment,))
+
+    async def detect_language(self, request: EngineRequest) -> LanguageGuess:
+        """Answer with the language given; see `Engine.detect_language`."""
+        async with self._computing(request):
+            return LanguageGuess(self._language, 0.9)
+
+    async def abort(self, request_ids: Collection[str]) -> None:
+        self._record(self.aborted, *request_ids)
+        self._scheduler.abort(request_ids)
+
+    def health(self) -> EngineHealth:
+        scheduler = self._scheduler
+        return EngineHealth(scheduler.dead is None, scheduler.running, scheduler.queued, scheduler.dead)
+
+    async def close(self) -> None:
+        await self._scheduler.close()
+
+    async def until(self, condition: Callable[[FakeEngine], bool]) -> None:
+        """Wait until the engine's record satisfies a condition."""
+        while not condition(self):
+            self.changed.clear()
+            await self.changed.wait()
+
+    @asynccontextmanager
+    async def _computing(self, request: EngineRequest) -> AsyncIterator[Slot]:
+        self.requests[request.id] = request
+        self._record(self.begun, request.id)
+        async with self._scheduler.slot(request) as slot:
+            self._record(self.started, request.id)
+            opened = asyncio.ensure_future(self.gate.wait())
+            try:
+                await slot.outcome(opened)
+            finally:
+                opened.cancel()
+            yield slot
+        self._record(self.finished, request.id)
+
+    def _record(self, events: list[str], *request_ids: str) -> None:
+        events.extend(request_ids)
+        self.changed.set()

@@ -1,0 +1,197 @@
+"""The road. Read it from top to bottom and you know the system.
+
+    audio ──► blocks ──► chunks ──► engine requests ──► parts, in order ──► transcript
+              └── steps of the pool ──┘ └── a window of them at once ──┘
+
+It is pulled: the next chunk is decoded while earlier ones are with the engine, and only when the window has
+room for it, so a request holds a few chunks however long its audio is. One task group owns all that a
+request started; whoever leaves it, by error, cancel, deadline or shutdown, aborts what has begun with the
+engine and is not finished. `EngineCalls` is the one place that does this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from types import TracebackType
+
+import structlog
+
+from stentor.audio.chunker import is_silent
+from stentor.audio.reader import ReaderLimits, read_chunks
+from stentor.engine.base import Engine
+from stentor.errors import InvalidValue
+from stentor.preprocess import PreprocessPool, Steps
+from stentor.structured import task_group, to_its_end
+from stentor.text.stitch import Stitcher
+from stentor.types import Chunk, DecodeOptions, EngineRequest, Part, Segment, Transcript
+from stentor.whisper.languages import joins_without_spaces
+
+log = structlog.get_logger()
+
+ABORT_TIMEOUT_S = 5.0
+"""An abort that takes longer is given up: whoever left must not hang on an engine that does not answer."""
+
+FALLBACK_LANGUAGE = "en"
+"""What an audio without any sound is said to be in: an answer needs one, and nobody heard anything."""
+
+OnPart = Callable[[Part], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AudioRequest:
+    """One call: audio in an open, seekable file, and how to listen. The file stays the caller's."""
+
+    request_id: str
+    fd: int
+    options: DecodeOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """A chunk on its way: the language it is heard in, and the task that hears it, if it holds any sound."""
+
+    chunk: Chunk
+    options: DecodeOptions
+    task: asyncio.Task[list[Segment]] | None
+
+
+class Transcriber:
+    """Audio in, transcript out, for many requests at once.
+
+    Args:
+        engine: Hears the chunks.
+        pool: Runs the audio steps.
+        limits: Bounds on what is decoded.
+        window: Chunks a request may have under way; twice the engine's slots by default, so that no slot
+            waits for the next chunk to be decoded.
+    """
+
+    def __init__(
+        self, engine: Engine, pool: PreprocessPool, limits: ReaderLimits, window: int | None = None
+    ) -> None:
+        self.engine = engine
+        self._pool = pool
+        self._limits = limits
+        self._window = window or 2 * engine.info.slots
+
+    async def transcribe(self, request: AudioRequest, on_part: OnPart | None = None) -> Transcript:
+        """Transcribe one audio; `on_part` gets each piece in order as soon as it is final.
+
+        Raises:
+            AudioError: The audio cannot be read, or there is more of it than the limits allow.
+            InvalidValue: The engine cannot do what the options ask for.
+            EngineError: The engine cannot answer.
+        """
+        options = self._honoured(request.options)
+        stitcher = Stitcher()
+        async with (
+            self._pool.steps(partial(read_chunks, request.fd, self._limits)) as chunks,
+            EngineCalls(self.engine, request.request_id) as calls,
+            task_group() as group,
+        ):
+            # Two more are outside the queue: the one awaited below and the one that waits to be put in.
+            under_way: asyncio.Queue[Hearing | None] = asyncio.Queue(max(1, self._window - 2))
+            group.create_task(self._advance(chunks, options, calls, group, under_way))
+            while (hearing := await under_way.get()) is not None:
+                segments = await hearing.task if hearing.task else []
+                options = hearing.options
+                part = stitcher.add(hearing.chunk, segments, spaced=_spaced(options))
+                if on_part is not None:
+                    await on_part(part)
+        return stitcher.transcript(language=options.language or FALLBACK_LANGUAGE, task=options.task)
+
+    async def _advance(
+        self,
+        chunks: Steps[Chunk],
+        options: DecodeOptions,
+        calls: EngineCalls,
+        group: asyncio.TaskGroup,
+        under_way: asyncio.Queue[Hearing | None],
+    ) -> None:
+        """Bring chunk after chunk on its way, as far as the window allows; None says that it was the last."""
+        async for chunk in chunks:
+            task = None
+            if not is_silent(chunk.samples):
+                if options.language is None:
+                    options = replace(options, language=await calls.detect_language(chunk, options))
+                task = group.create_task(calls.generate(chunk, options))
+            await under_way.put(Hearing(chunk, options, task))
+        await under_way.put(None)
+
+    def _honoured(self, options: DecodeOptions) -> DecodeOptions:
+        """The options with what the engine leaves no choice about, or a refusal of what it cannot do."""
+        info = self.engine.info
+        if options.task == "translate" and not info.translates:
+            raise InvalidValue(f"the model {info.model} cannot translate", param="model")
+        if options.language is None and len(info.languages) == 1:
+            return replace(options, language=info.languages[0])
+        if options.language is not None and options.language not in info.languages:
+            raise InvalidValue(
+                f"the model {info.model} does not know the language {options.language!r}; "
+                f"it knows {', '.join(info.languages)}",
+                param="language",
+            )
+        return options
+
+
+class EngineCalls:
+    """The engine requests of one request: what has begun and is not finished is aborted on the way out."""
+
+    def __init__(self, engine: Engine, request_id: str) -> None:
+        self._engine = engine
+        self._request_id = request_id
+        self._unfinished: dict[str, None] = {}
+
+    async def __aenter__(self) -> EngineCalls:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if not self._unfinished:
+            return
+        abort = asyncio.ensure_future(self._engine.abort(list(self._unfinished)))
+        try:
+            await to_its_end(abort, timeout_s=ABORT_TIMEOUT_S)
+        except TimeoutError:
+            log.warning("abort timed out", request_id=self._request_id, engine_requests=len(self._unfinished))
+
+    async def detect_language(self, chunk: Chunk, options: DecodeOptions) -> str:
+        """Ask the engine which language a chunk is in."""
+        probe = self._engine_request(f"{self._request_id}-lang", chunk, options)
+        with self._begun(probe.id):
+            return (await self._engine.detect_language(probe)).language
+
+    async def generate(self, chunk: Chunk, options: DecodeOptions) -> list[Segment]:
+        """Let the engine hear a chunk."""
+        alone = chunk.index == 0 and chunk.last
+        engine_id = self._request_id if alone else f"{self._request_id}-{chunk.index}"
+        request = self._engine_request(engine_id, chunk, options)
+        with self._begun(request.id):
+            async with aclosing(self._engine.generate(request)) as outputs:
+                return [segment async for output in outputs for segment in output.segments]
+
+    def _engine_request(self, engine_id: str, chunk: Chunk, options: DecodeOptions) -> EngineRequest:
+        return EngineRequest(engine_id, self._request_id, chunk, options)
+
+    @contextmanager
+    def _begun(self, engine_id: str) -> Iterator[None]:
+        self._unfinished[engine_id] = None
+        try:
+            yield
+        except asyncio.CancelledError:
+            raise  # left unfinished: the exit aborts it
+        except BaseException:
+            del self._unfinished[engine_id]
+            raise
+        del self._unfinished[engine_id]
+
+
+def _spaced(options: DecodeOptions) -> bool:
+    if options.task == "translate" or options.language is None:
+        return True
+    return not joins_without_spaces(options.language)

@@ -1,0 +1,120 @@
+"""Whisper's rules around the network: its prompt, its timestamp grammar, and when not to believe it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stentor.types import DecodeOptions, Segment
+from stentor.whisper.tokenizer import WhisperTokenizer
+
+MAX_CONTEXT_TOKENS = 448
+"""The decoder's positions. Source: openai/whisper model.py, n_text_ctx."""
+
+MAX_PROMPT_TOKENS = MAX_CONTEXT_TOKENS // 2 - 1
+"""Tokens of previous text before the start. Source: openai/whisper decoding.py, _get_initial_tokens."""
+
+NO_SPEECH_PROB = 0.6
+NO_SPEECH_LOGPROB = -1.0
+"""A window is silence when both agree. Source: openai/whisper transcribe.py, no_speech_threshold and
+logprob_threshold. Either alone misleads: clean speech has been seen at a no-speech probability of 0.58."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one pass of the decoder said about the audio from `offset_s` of its chunk on.
+
+    `seek_s` is how far into the window its words are final; past it the window is to be heard again.
+    """
+
+    segments: tuple[Segment, ...]
+    seek_s: float
+
+
+def prompt_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions) -> list[int]:
+    """The tokens before the transcript: previous text, start, language, task."""
+    tokens: list[int] = []
+    if options.prompt and options.prompt.strip():
+        previous = tokenizer.encode(" " + options.prompt.strip())
+        tokens += [tokenizer.sot_prev, *previous[-MAX_PROMPT_TOKENS:]]
+    tokens.append(tokenizer.sot)
+    language = tokenizer.token(f"<|{options.language}|>")
+    task = tokenizer.token(f"<|{options.task}|>")
+    if language is not None and task is not None:
+        tokens += [language, task]
+    return tokens
+
+
+def compression_ratio(text: str) -> float:
+    """How far zlib shrinks the text; a loop shrinks far. Source: openai/whisper utils.py."""
+    data = text.encode()
+    return len(data) / len(zlib.compress(data)) if data else 1.0
+
+
+def is_silence(no_speech_prob: float, avg_logprob: float) -> bool:
+    """Whether a window's text is to be thrown away as the model's dream over silence."""
+    return no_speech_prob > NO_SPEECH_PROB and avg_logprob < NO_SPEECH_LOGPROB
+
+
+def split_at_timestamps(
+    tokenizer: WhisperTokenizer,
+    tokens: Sequence[int],
+    duration_s: float,
+    *,
+    offset_s: float = 0.0,
+    temperature: float = 0.0,
+    avg_logprob: float = 0.0,
+    no_speech_prob: float = 0.0,
+) -> Window:
+    """Read segments out of a window's tokens.
+
+    The grammar: `<|t0|> text <|t1|> <|t1|> text <|t2|>`. Two timestamps side by side end a segment and
+    begin the next. A window whose last tokens are such a pair was cut inside a segment that the model did
+    not want to begin: its words up to there are final, and hearing goes on from there. A single timestamp
+    at the end says that nothing is spoken after it. Source: openai/whisper transcribe.py.
+
+    Args:
+        tokenizer: The model's.
+        tokens: What the decoder produced, without the prompt, with or without the end token.
+        duration_s: How much audio the window holds.
+        offset_s: Where in the chunk the window begins; added to all times.
+        temperature: Recorded in the segments, as are the next two.
+        avg_logprob: Mean log-probability of the window's tokens.
+        no_speech_prob: The model's.
+    """
+
+    def segment(piece: Sequence[int], start_s: float, end_s: float) -> Segment:
+        text = tokenizer.decode(piece)
+        return Segment(
+            text=text,
+            start_s=offset_s + min(start_s, duration_s),
+            end_s=offset_s + min(max(end_s, start_s), duration_s),
+            tokens=tuple(piece),
+            temperature=temperature,
+            avg_logprob=avg_logprob,
+            compression_ratio=compression_ratio(text.strip()),
+            no_speech_prob=no_speech_prob,
+        )
+
+    begin = tokenizer.timestamp_begin
+    spoken = [token for token in tokens if token < tokenizer.eot or token >= begin]
+    segments: list[Segment] = []
+    start_s, piece = 0.0, list[int]()
+    last_stamp_s: float | None = None
+    for token in spoken:
+        if token < begin:
+            piece.append(token)
+            continue
+        last_stamp_s = tokenizer.seconds(token)
+        if piece:
+            segments.append(segment(piece, start_s, last_stamp_s))
+            piece = []
+        start_s = last_stamp_s
+    if piece:
+        segments.append(segment(piece, start_s, duration_s))
+        return Window(tuple(segments), duration_s)
+    ends_in_pair = len(spoken) >= 2 and spoken[-1] >= begin and spoken[-2] >= begin
+    if ends_in_pair and last_stamp_s is not None and 0 < last_stamp_s < duration_s:
+        return Window(tuple(segments), last_stamp_s)
+    return Window(tuple(segments), duration_s)

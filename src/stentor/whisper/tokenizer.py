@@ -1,0 +1,62 @@
+"""Whisper's tokens: text, languages, tasks and timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from stentor.errors import ModelError
+
+TIMESTAMP_STEP_S = 0.02
+"""Seconds between two timestamp tokens. Source: openai/whisper tokenizer.py, 1501 tokens over 30 s."""
+
+
+class WhisperTokenizer:
+    """The vocabulary of one Whisper model, read from its `tokenizer.json`.
+
+    Raises:
+        ModelError: The file is missing, damaged, or not Whisper's.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / "tokenizer.json"
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises bare Exception for a missing or damaged file
+            raise ModelError(f"cannot read {path}: {error}") from error
+        self.eot = self._special("<|endoftext|>")
+        self.sot = self._special("<|startoftranscript|>")
+        self.sot_prev = self._special("<|startofprev|>")
+        self.no_timestamps = self._special("<|notimestamps|>")
+        self.timestamp_begin = self.no_timestamps + 1
+
+    def token(self, special: str) -> int | None:
+        """The id of a special token such as `<|de|>`, or None when the model has none."""
+        token: int | None = self._tokenizer.token_to_id(special)
+        return token
+
+    def encode(self, text: str) -> list[int]:
+        """Text to tokens; what looks like a special token in it is split like any other text."""
+        return [
+            token
+            for piece in text.split("<|")
+            for token in self._tokenizer.encode(piece, add_special_tokens=False).ids
+            if token < self.eot
+        ]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Tokens to text, timestamps and other special tokens left out."""
+        text: str = self._tokenizer.decode([token for token in tokens if token < self.eot])
+        return text
+
+    def seconds(self, token: int) -> float:
+        """The time that a timestamp token stands for, counted from the window's start."""
+        return (token - self.timestamp_begin) * TIMESTAMP_STEP_S
+
+    def _special(self, name: str) -> int:
+        token = self.token(name)
+        if token is None:
+            raise ModelError(f"the model's tokenizer.json has no {name}: it is not a Whisper model")
+        return token

@@ -1,0 +1,163 @@
+"""Fair, bounded, and an abort takes effect at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from stentor.engine.scheduler import OLDEST_EVERY, Scheduler
+from stentor.errors import EngineAborted, EngineError
+from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest
+
+
+@pytest.fixture
+async def scheduler() -> AsyncIterator[Scheduler]:
+    scheduler = Scheduler(1, "test-engine")
+    yield scheduler
+    await scheduler.close()
+
+
+def request(request_id: str, index: int = 0, seconds: float = 30.0) -> EngineRequest:
+    samples = np.zeros(round(seconds * SAMPLE_RATE), np.float32)
+    return EngineRequest(f"{request_id}-{index}", request_id, Chunk(index, 0, samples), DecodeOptions())
+
+
+class Record:
+    """Runs requests through a scheduler, each held until it is let go, and notes the order of turns."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.turns: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+
+    async def hold(self, request: EngineRequest) -> None:
+        gate = self.gates[request.id] = asyncio.Event()
+        async with self.scheduler.slot(request):
+            self.turns.append(request.id)
+            await gate.wait()
+
+    def start(self, *requests: EngineRequest) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self.hold(each)) for each in requests]
+
+    async def let_go_in_turn(self, tasks: list[asyncio.Task[None]]) -> None:
+        while not all(task.done() for task in tasks):
+            if self.turns:
+                self.gates[self.turns[-1]].set()
+            await asyncio.sleep(0)
+
+
+async def test_a_short_clip_goes_before_the_later_chunks_of_a_long_file(scheduler: Scheduler) -> None:
+    record = Record(scheduler)
+    tasks = record.start(*(request("long", index) for index in range(4)))
+    await asyncio.sleep(0)
+    tasks += record.start(request("clip", seconds=5))
+    await asyncio.sleep(0)
+    await record.let_go_in_turn(tasks)
+    assert record.turns == ["long-0", "clip-0", "long-1", "long-2", "long-3"]
+
+
+async def test_two_long_files_take_turns(scheduler: Scheduler) -> None:
+    record = Record(scheduler)
+    tasks = record.start(*(request("a", index) for index in range(3)))
+    tasks += record.start(*(request("b", index) for index in range(3)))
+    await asyncio.sleep(0)
+    await record.let_go_in_turn(tasks)
+    assert record.turns == ["a-0", "b-0", "a-1", "b-1", "a-2", "b-2"]
+
+
+async def test_a_long_file_keeps_its_share_under_a_flood_of_clips(scheduler: Scheduler) -> None:
+    record = Record(scheduler)
+    tasks = record.start(*(request("long", index) for index in range(2)))
+    await asyncio.sleep(0)
+    tasks += record.start(*(request(f"clip{number}", seconds=5) for number in range(40)))
+    await asyncio.sleep(0)
+    await record.let_go_in_turn(tasks)
+    assert record.turns.index("long-1") <= OLDEST_EVERY
+
+
+async def test_an_abort_takes_a_queued_request_out_at_once(scheduler: Scheduler) -> None:
+    record = Record(scheduler)
+    running, queued = record.start(request("a"), request("b"))
+    await asyncio.sleep(0)
+    assert (scheduler.running, scheduler.queued) == (1, 1)
+    scheduler.abort(["b-0", "unknown", "b-0"])
+    with pytest.raises(EngineAborted):
+        await queued
+    assert (scheduler.running, scheduler.queued) == (1, 0)
+    record.gates["a-0"].set()
+    await running
+    assert record.turns == ["a-0"]
+
+
+async def test_an_aborted_call_keeps_its_slot_until_its_thread_is_done(scheduler: Scheduler) -> None:
+    gate, began = threading.Event(), threading.Event()
+
+    def call() -> None:
+        began.set()
+        gate.wait()
+
+    async def compute() -> None:
+        async with scheduler.slot(request("a")) as slot:
+            await slot.run(call)
+
+    task = asyncio.create_task(compute())
+    await asyncio.to_thread(began.wait)
+    scheduler.abort(["a-0"])
+    with pytest.raises(EngineAborted):
+        await task
+    assert scheduler.running == 1
+    following = asyncio.create_task(Record(scheduler).hold(request("b")))
+    await asyncio.sleep(0)
+    assert scheduler.queued == 1
+    gate.set()
+    while scheduler.queued:
+        await asyncio.sleep(0)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert (scheduler.running, scheduler.queued) == (0, 0)
+
+
+async def test_a_cancelled_waiter_leaves_nothing_behind(scheduler: Scheduler) -> None:
+    record = Record(scheduler)
+    running, queued = record.start(request("a"), request("b"))
+    await asyncio.sleep(0)
+    queued.cancel()
+    await asyncio.gather(queued, return_exceptions=True)
+    record.gates["a-0"].set()
+    await running
+    assert (scheduler.running, scheduler.queued) == (0, 0)
+
+
+async def test_a_call_that_raises_kills_the_engine_and_fails_all(scheduler: Scheduler) -> None:
+    def fault() -> None:
+        raise RuntimeError("worker lost")
+
+    async def compute() -> None:
+        async with scheduler.slot(request("a")) as slot:
+            await slot.run(fault)
+
+    record = Record(scheduler)
+    dying = asyncio.create_task(compute())
+    await asyncio.sleep(0)
+    [queued] = record.start(request("b"))
+    for task in (dying, queued):
+        with pytest.raises(EngineError, match="worker lost"):
+            await task
+    with pytest.raises(EngineError, match="worker lost"):
+        await record.hold(request("c"))
+
+
+async def test_closing_ends_what_waits_and_frees_the_threads() -> None:
+    scheduler = Scheduler(1, "test-closing")
+    record = Record(scheduler)
+    tasks = record.start(request("a"), request("b"))
+    await asyncio.sleep(0)
+    await scheduler.close()
+    record.gates["a-0"].set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(tasks[1].exception(), EngineError)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("test-closing")]

@@ -1,0 +1,59 @@
+"""Chunks become one transcript in the file's own timeline, with nothing lost or doubled between them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stentor.text.stitch import Stitcher
+from stentor.types import SAMPLE_RATE, Chunk, Segment, Word
+
+
+def chunk(index: int, start_s: float, duration_s: float = 10.0) -> Chunk:
+    samples = np.zeros(round(duration_s * SAMPLE_RATE), np.float32)
+    return Chunk(index, round(start_s * SAMPLE_RATE), samples)
+
+
+def test_times_move_to_the_files_timeline_words_too() -> None:
+    stitcher = Stitcher()
+    word = Word(" two", 1.0, 1.5, 0.9)
+    part = stitcher.add(chunk(3, 71.5), [Segment(" two", 1.0, 2.0, words=(word,))])
+    assert [(s.start_s, s.end_s) for s in part.segments] == [(72.5, 73.5)]
+    assert part.segments[0].words == (Word(" two", 72.5, 73.0, 0.9),)
+    assert part.end_s == 81.5
+
+
+def test_a_seam_gets_the_space_it_lacks_and_no_second_one() -> None:
+    stitcher = Stitcher()
+    stitcher.add(chunk(0, 0), [Segment("one", 0, 1), Segment(",", 1, 2)])
+    stitcher.add(chunk(1, 10), [Segment("two", 0, 1)])
+    stitcher.add(chunk(2, 20), [Segment(" three", 0, 1)])
+    transcript = stitcher.transcript(language="en", task="transcribe")
+    assert transcript.text == "one, two three"
+    assert "".join(s.text for s in transcript.segments).strip() == transcript.text
+
+
+def test_languages_without_spaces_get_none() -> None:
+    stitcher = Stitcher()
+    stitcher.add(chunk(0, 0), [Segment("今日は", 0, 1)], spaced=False)
+    stitcher.add(chunk(1, 10), [Segment("晴れ", 0, 1)], spaced=False)
+    assert stitcher.transcript(language="ja", task="transcribe").text == "今日は晴れ"
+
+
+def test_silence_is_an_empty_transcript_with_its_duration() -> None:
+    stitcher = Stitcher()
+    stitcher.add(chunk(0, 0), [])
+    stitcher.add(chunk(1, 10), [Segment("  ", 0, 1)])
+    transcript = stitcher.transcript(language="en", task="transcribe")
+    assert (transcript.text, transcript.segments, transcript.duration_s) == ("", (), 20.0)
+
+
+@given(st.lists(st.lists(st.text(min_size=1, max_size=5), max_size=3), max_size=5))
+def test_every_word_survives_in_order(texts: list[list[str]]) -> None:
+    stitcher = Stitcher()
+    for index, spoken in enumerate(texts):
+        stitcher.add(chunk(index, index * 10), [Segment(text, 0, 1) for text in spoken])
+    text = stitcher.transcript(language="en", task="transcribe").text
+    kept = [word for spoken in texts for piece in spoken for word in piece.split()]
+    assert "".join(text.split()) == "".join(kept)
