@@ -13,8 +13,8 @@ from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest, Samp
 
 TWO_CITIES_WORDS = (
     "it was the best of times it was the worst of times it was the age of wisdom it was the age of "
-    "foolishness it was the epoch of belief it was the epoch of incredulity it was the season of light it was "
-    "the season of darkness it was the spring of hope it was the winter of despair"
+    "foolishness it was the epoch of belief it was the epoch of incredulity it was the season of light "
+    "it was the season of darkness it was the spring of hope it was the winter of despair"
 )
 
 

@@ -79,12 +79,9 @@ class Segment:
     def shifted(self, offset_s: float) -> Segment:
         """The same segment, `offset_s` later."""
         words = tuple(
-            replace(word, start_s=word.start_s + offset_s, end_s=word.end_s + offset_s)
-            for word in self.words
+            replace(word, start_s=word.start_s + offset_s, end_s=word.end_s + offset_s) for word in self.words
         )
-        return replace(
-            self, start_s=self.start_s + offset_s, end_s=self.end_s + offset_s, words=words
-        )
+        return replace(self, start_s=self.start_s + offset_s, end_s=self.end_s + offset_s, words=words)
 
 
 @dataclass(frozen=True, slots=True)

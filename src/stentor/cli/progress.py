@@ -49,7 +49,9 @@ class Lines:
 
     def finish(self, name: str, duration_s: float) -> None:
         wall_s = time.perf_counter() - self._began_s[name]
-        print(f"{name}: {duration_s:.1f} s in {wall_s:.1f} s, RTFx {duration_s / wall_s:.1f}", file=sys.stderr)
+        print(
+            f"{name}: {duration_s:.1f} s in {wall_s:.1f} s, RTFx {duration_s / wall_s:.1f}", file=sys.stderr
+        )
 
     def fail(self, name: str, reason: str) -> None:
         print(f"{name}: {reason}", file=sys.stderr)

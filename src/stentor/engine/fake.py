@@ -21,9 +21,9 @@ def numbered(request: EngineRequest) -> Sequence[Segment]:
 class FakeEngine:
     """A real queue with scripted answers.
 
-    Computing stands still while `gate` is cleared. `begun` (asked for), `started` (got a slot), `finished` and
-    `aborted` list engine request ids in the order of events; `requests` has them whole. `changed` is set at
-    each event, for tests to wait on. A script that raises kills the engine, as a runtime's fault would.
+    Computing stands still while `gate` is cleared. `begun` (asked for), `started` (got a slot), `finished`
+    and `aborted` list engine request ids in the order of events; `requests` has them whole; `until` waits
+    for one. A script that raises kills the engine, as a runtime's fault would.
 
     Args:
         script: What each chunk says; called in an engine thread.
@@ -52,7 +52,7 @@ class FakeEngine:
         self.finished: list[str] = []
         self.aborted: list[str] = []
         self.requests: dict[str, EngineRequest] = {}
-        self.changed = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def info(self) -> EngineInfo:
@@ -83,8 +83,8 @@ class FakeEngine:
     async def until(self, condition: Callable[[FakeEngine], bool]) -> None:
         """Wait until the engine's record satisfies a condition."""
         while not condition(self):
-            self.changed.clear()
-            await self.changed.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     @asynccontextmanager
     async def _computing(self, request: EngineRequest) -> AsyncIterator[Slot]:
@@ -102,4 +102,4 @@ class FakeEngine:
 
     def _record(self, events: list[str], *request_ids: str) -> None:
         events.extend(request_ids)
-        self.changed.set()
+        self._changed.set()

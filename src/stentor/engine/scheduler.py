@@ -64,7 +64,8 @@ class Slot:
 
     async def outcome(self, future: asyncio.Future[T]) -> T:
         """What the future comes to, or why the slot ended before. The future is left as it is."""
-        await asyncio.wait({future, self.ended}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {future, self.ended}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self.ended.done():
             self.ended.result()
         return future.result()
