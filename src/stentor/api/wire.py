@@ -117,7 +117,7 @@ def _text(transcript: Transcript) -> str:
 def _verbose_json(transcript: Transcript) -> str:
     return VerboseJson(
         task=transcript.task,
-        language=language_name(transcript.language),
+        language="english" if transcript.task == "translate" else language_name(transcript.language),
         duration=round(transcript.duration_s, 3),
         text=transcript.text,
         segments=[_segment(index, segment) for index, segment in enumerate(transcript.segments)],

@@ -73,7 +73,7 @@ def chain(data: bytes, at: int, wanted: int, *, whole: bool) -> Codec | None:
         whole: Whether `data` reaches the end of the file: then fewer frames do, if they fill it.
     """
     first = frame_header(data, at)
-    if first is None:
+    if first is None or at + first.size_bytes > len(data):
         return None
     for _ in range(wanted - 1):
         header = frame_header(data, at)

@@ -98,8 +98,6 @@ def _by_magic(head: bytes) -> Sniffed | None:
         return Sniffed("webm" if b"webm" in head[:64] else "mkv", "matroska")
     if head[4:8] in (b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip"):
         return Sniffed(_mp4_brand(head), "mov")
-    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
-        return Sniffed("avi", "avi")
     for magic, sniffed in _MAGIC:
         if head.startswith(magic):
             return sniffed

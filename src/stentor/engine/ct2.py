@@ -67,7 +67,7 @@ class CTranslate2Engine:
         self._tokenizer = WhisperTokenizer(model.directory)
         self._log_mel = LogMel(self._model.n_mels)
         multilingual = bool(self._model.is_multilingual)
-        known = tuple(code for code in LANGUAGES if self._tokenizer.token(f"<|{code}|>") is not None)
+        known = tuple(code for code in LANGUAGES if self._tokenizer.knows(f"<|{code}|>"))
         self._info = EngineInfo(
             engine="ctranslate2",
             model=model.name,
@@ -141,7 +141,7 @@ class CTranslate2Engine:
             sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature}
         result = self._model.generate(
             encoded,
-            [rules.prompt_tokens(self._tokenizer, options)],
+            [rules.prompt_tokens(self._tokenizer, options, multilingual=self._info.translates)],
             beam_size=1,
             max_length=rules.MAX_CONTEXT_TOKENS,
             return_scores=True,

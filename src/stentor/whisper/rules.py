@@ -32,17 +32,19 @@ class Window:
     seek_s: float
 
 
-def prompt_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions) -> list[int]:
-    """The tokens before the transcript: previous text, start, language, task."""
+def prompt_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions, *, multilingual: bool) -> list[int]:
+    """The tokens before the transcript: previous text, start, language, task.
+
+    Models for English alone have the language tokens in their vocabulary but were trained without: given
+    them, they answer with nothing.
+    """
     tokens: list[int] = []
     if options.prompt and options.prompt.strip():
         previous = tokenizer.encode(" " + options.prompt.strip())
         tokens += [tokenizer.sot_prev, *previous[-MAX_PROMPT_TOKENS:]]
     tokens.append(tokenizer.sot)
-    language = tokenizer.token(f"<|{options.language}|>")
-    task = tokenizer.token(f"<|{options.task}|>")
-    if language is not None and task is not None:
-        tokens += [language, task]
+    if multilingual:
+        tokens += [tokenizer.special(f"<|{options.language}|>"), tokenizer.special(f"<|{options.task}|>")]
     return tokens
 
 

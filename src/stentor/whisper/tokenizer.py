@@ -26,15 +26,25 @@ class WhisperTokenizer:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises bare Exception for a missing or damaged file
             raise ModelError(f"cannot read {path}: {error}") from error
-        self.eot = self._special("<|endoftext|>")
-        self.sot = self._special("<|startoftranscript|>")
-        self.sot_prev = self._special("<|startofprev|>")
-        self.no_timestamps = self._special("<|notimestamps|>")
+        self.eot = self.special("<|endoftext|>")
+        self.sot = self.special("<|startoftranscript|>")
+        self.sot_prev = self.special("<|startofprev|>")
+        self.no_timestamps = self.special("<|notimestamps|>")
         self.timestamp_begin = self.no_timestamps + 1
 
-    def token(self, special: str) -> int | None:
-        """The id of a special token such as `<|de|>`, or None when the model has none."""
-        token: int | None = self._tokenizer.token_to_id(special)
+    def knows(self, name: str) -> bool:
+        """Whether there is a special token of this name, such as `<|yue|>`."""
+        return self._tokenizer.token_to_id(name) is not None
+
+    def special(self, name: str) -> int:
+        """The id of a special token.
+
+        Raises:
+            ModelError: The vocabulary has none of this name.
+        """
+        token: int | None = self._tokenizer.token_to_id(name)
+        if token is None:
+            raise ModelError(f"the model's tokenizer.json has no {name}: it is not a Whisper model")
         return token
 
     def encode(self, text: str) -> list[int]:
@@ -54,9 +64,3 @@ class WhisperTokenizer:
     def seconds(self, token: int) -> float:
         """The time that a timestamp token stands for, counted from the window's start."""
         return (token - self.timestamp_begin) * TIMESTAMP_STEP_S
-
-    def _special(self, name: str) -> int:
-        token = self.token(name)
-        if token is None:
-            raise ModelError(f"the model's tokenizer.json has no {name}: it is not a Whisper model")
-        return token

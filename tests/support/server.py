@@ -1,0 +1,52 @@
+"""A real server on a loopback port, in the test's own event loop, so that tests see into its engine.
+
+Sockets are real: an in-process ASGI client cancels the app together with its own call, and would let an
+unguarded handler look guarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from stentor.api.app import create_app
+from stentor.api.services import Services
+from stentor.config import Settings
+from stentor.engine.base import Engine
+from support.waiting import until
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server."""
+
+    port: int
+    services: Services
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def counted(self, name: str, **labels: str) -> float:
+        """A series' present value; 0 when it has not been counted yet."""
+        return self.services.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def serving(engine: Engine, **settings: Any) -> AsyncIterator[Served]:
+    """Serve an engine until the context is left."""
+    app = create_app(Settings(**settings), lambda: engine)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started or task.done())
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Served(port, app.state.services)
+    finally:
+        server.should_exit = True
+        await task
