@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ async def test_chunks_come_out_in_order_and_cover_the_file(
     assert transcript.text == " ".join(f"chunk {index}" for index in range(len(parts)))
     assert transcript.duration_s == pytest.approx(150)
     assert [segment for part in parts for segment in part.segments] == list(transcript.segments)
-    for before, after in zip(transcript.segments, transcript.segments[1:], strict=False):
+    for before, after in pairwise(transcript.segments):
         assert before.end_s == after.start_s
     assert engine.begun == [f"r-{index}" for index in range(len(parts))]
 

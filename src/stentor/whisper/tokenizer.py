@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from stentor.errors import ModelError
 
 TIMESTAMP_STEP_S = 0.02
 """Seconds between two timestamp tokens. Source: openai/whisper tokenizer.py, 1501 tokens over 30 s."""
+
+BEFORE_A_BAR = re.compile(r"(?<=<)(?=\|)")
+"""Parts `<` from `|`, so that `<|endoftext|>` in a prompt cannot be read as the special token."""
 
 
 class WhisperTokenizer:
@@ -48,12 +52,11 @@ class WhisperTokenizer:
         return token
 
     def encode(self, text: str) -> list[int]:
-        """Text to tokens; what looks like a special token in it is split like any other text."""
+        """Text to tokens; what looks like a special token in it is taken as the characters it is."""
         return [
             token
-            for piece in text.split("<|")
+            for piece in BEFORE_A_BAR.split(text)
             for token in self._tokenizer.encode(piece, add_special_tokens=False).ids
-            if token < self.eot
         ]
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -33,10 +33,10 @@ def envelope(samples: Array) -> Array:
 
 
 def alike(heard: Array, expected: Array) -> float:
-    """Correlation of loudness; a codec may delay it by up to 60 ms."""
+    """Correlation of loudness; a codec may shift it by up to 60 ms."""
     a, b = envelope(heard), envelope(expected)
-    n = min(len(a), len(b)) - 3
-    return max(float(np.corrcoef(a[lag : n + lag], b[:n])[0, 1]) for lag in range(4))
+    n = min(len(a), len(b)) - 6
+    return max(float(np.corrcoef(a[lag : n + lag], b[3 : n + 3])[0, 1]) for lag in range(7))
 
 
 def loudness(samples: Array) -> float:
@@ -160,7 +160,7 @@ def test_speech_in_opposite_phases_is_heard(fd_of: FdOf, sung: Make, encoded: Wr
     assert loudness(audio) == pytest.approx(loudness(sung(3)), rel=0.1)
 
 
-@pytest.mark.parametrize(("codec", "container"), [("ac3", "ac3"), ("flac", "flac"), ("aac", "ipod")])
+@pytest.mark.parametrize(("codec", "container"), [("ac3", "ac3"), ("flac", "flac"), ("libopus", "webm")])
 def test_surround_is_mixed_down_within_full_scale(
     fd_of: FdOf, sung: Make, encoded: Write, codec: str, container: str
 ) -> None:
@@ -203,14 +203,6 @@ def test_a_flac_of_unknown_length_is_read(fd_of: FdOf, sung: Make, written: Writ
     audio, reader = read(fd_of(bytes(data)), ReaderLimits(max_audio_s=float("inf")))
     assert len(audio) == 6 * SAMPLE_RATE
     assert reader.duration_s is None
-
-
-def test_a_lying_mp4_index_costs_no_memory(fd_of: FdOf, sung: Make, encoded: Write) -> None:
-    data = bytearray(encoded(sung(2, 48_000), 48_000, "pcm_s16le", "mp4"))
-    at = data.rfind(b"stsz")
-    data[at + 8 : at + 16] = struct.pack(">II", 1, 0x0FFFFFFF)
-    with pytest.raises(AudioError):
-        read(fd_of(bytes(data)))
 
 
 # -- bounds --

@@ -1,0 +1,101 @@
+"""The grammar of timestamps, the prompt, and when a window counts as silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from stentor.models import resolve
+from stentor.types import DecodeOptions
+from stentor.whisper import rules
+from stentor.whisper.tokenizer import WhisperTokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> WhisperTokenizer:
+    return WhisperTokenizer(resolve("base").directory)
+
+
+def stamp(tokenizer: WhisperTokenizer, seconds: float) -> int:
+    return tokenizer.timestamp_begin + round(seconds / 0.02)
+
+
+def read(tokenizer: WhisperTokenizer, *pieces: str | float, duration_s: float = 30.0) -> rules.Window:
+    tokens: list[int] = []
+    for piece in pieces:
+        tokens += tokenizer.encode(piece) if isinstance(piece, str) else [stamp(tokenizer, piece)]
+    return rules.split_at_timestamps(tokenizer, tokens, duration_s)
+
+
+def spans(window: rules.Window) -> list[tuple[str, float, float]]:
+    return [(segment.text, segment.start_s, segment.end_s) for segment in window.segments]
+
+
+def test_pairs_of_timestamps_part_segments(tokenizer: WhisperTokenizer) -> None:
+    window = read(tokenizer, 0.0, " one", 1.5, 2.0, " two", 3.0)
+    assert spans(window) == [(" one", 0.0, 1.5), (" two", 2.0, 3.0)]
+    assert window.seek_s == 30.0  # a single timestamp ends it: nothing is spoken after
+
+
+def test_a_pair_at_the_end_means_that_hearing_goes_on_there(tokenizer: WhisperTokenizer) -> None:
+    window = read(tokenizer, 0.0, " one", 20.0, 20.0)
+    assert spans(window) == [(" one", 0.0, 20.0)]
+    assert window.seek_s == 20.0
+
+
+def test_words_without_a_closing_timestamp_are_kept_to_the_end(tokenizer: WhisperTokenizer) -> None:
+    window = read(tokenizer, 0.0, " one", 1.0, 1.0, " two", duration_s=5.0)
+    assert spans(window) == [(" one", 0.0, 1.0), (" two", 1.0, 5.0)]
+    assert window.seek_s == 5.0
+
+
+def test_words_without_any_timestamp_are_one_segment(tokenizer: WhisperTokenizer) -> None:
+    assert spans(read(tokenizer, " all of it", duration_s=4.0)) == [(" all of it", 0.0, 4.0)]
+
+
+@pytest.mark.parametrize("pieces", [(), (0.0,), (0.0, 0.0), (30.0, 30.0)])
+def test_nothing_said_always_comes_to_an_end(tokenizer: WhisperTokenizer, pieces: tuple[float, ...]) -> None:
+    assert read(tokenizer, *pieces) == rules.Window((), 30.0)
+
+
+def test_times_never_leave_the_window(tokenizer: WhisperTokenizer) -> None:
+    assert spans(read(tokenizer, 0.0, " one", 28.0, duration_s=3.0)) == [(" one", 0.0, 3.0)]
+
+
+def test_the_prompt_of_a_multilingual_model(tokenizer: WhisperTokenizer) -> None:
+    tokens = rules.prompt_tokens(tokenizer, DecodeOptions("de", "translate"), multilingual=True)
+    assert tokens == [
+        tokenizer.sot,
+        tokenizer.special("<|de|>"),
+        tokenizer.special("<|translate|>"),
+    ]
+
+
+def test_the_prompt_of_an_english_model_has_no_language(tokenizer: WhisperTokenizer) -> None:
+    assert rules.prompt_tokens(tokenizer, DecodeOptions("en"), multilingual=False) == [tokenizer.sot]
+
+
+def test_a_long_prompt_keeps_its_end_and_leaves_half_the_context(tokenizer: WhisperTokenizer) -> None:
+    options = DecodeOptions("en", prompt="first " + "and so on " * 500 + "last")
+    tokens = rules.prompt_tokens(tokenizer, options, multilingual=True)
+    assert tokens[0] == tokenizer.sot_prev
+    assert len(tokens) == 1 + rules.MAX_PROMPT_TOKENS + 3
+    assert tokenizer.decode(tokens).endswith("last")
+
+
+def test_special_tokens_in_text_are_text(tokenizer: WhisperTokenizer) -> None:
+    tokens = tokenizer.encode(" say <|endoftext|> now")
+    assert all(token < tokenizer.eot for token in tokens)
+    assert tokenizer.decode(tokens) == " say <|endoftext|> now"
+
+
+def test_a_loop_compresses_far() -> None:
+    assert (
+        rules.compression_ratio("so that was that " * 30) > 2.4 > rules.compression_ratio("It was the best.")
+    )
+    assert rules.compression_ratio("") == 1.0
+
+
+def test_silence_needs_both_signs() -> None:
+    assert rules.is_silence(0.95, -1.5)
+    assert not rules.is_silence(0.95, -0.3)
+    assert not rules.is_silence(0.1, -1.5)
