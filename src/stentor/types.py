@@ -20,18 +20,28 @@ Samples: TypeAlias = NDArray[np.float32]
 Task: TypeAlias = Literal["transcribe", "translate"]
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a chunk that was also one stretch in the file: where it begins in each."""
+
+    chunk_samples: int
+    file_samples: int
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Chunk:
     """What an engine sees at once: at most `MAX_CHUNK_S` of audio and its place in the file.
 
     Compared and hashed by identity, so that an engine may key what it computed for a chunk on the
-    chunk itself and lose it when the chunk goes. `last` says that nothing follows.
+    chunk itself and lose it when the chunk goes. `last` says that nothing follows. Where silence was left
+    out, `pieces` tell what the chunk was put together from, in order, the first at its beginning.
     """
 
     index: int
     start_samples: int
     samples: Samples
     last: bool = False
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def start_s(self) -> float:
@@ -44,7 +54,24 @@ class Chunk:
 
     @property
     def end_s(self) -> float:
-        return (self.start_samples + len(self.samples)) / SAMPLE_RATE
+        """Where the chunk ends in the file's own timeline."""
+        return self.file_s(self.duration_s, ending=True)
+
+    def file_s(self, chunk_s: float, *, ending: bool = False) -> float:
+        """A time in the chunk as a time in the file.
+
+        Where two pieces meet, what ends there ended before the silence that was left out, and what begins
+        there began after it.
+        """
+        if not self.pieces:
+            return self.start_s + chunk_s
+        at = round(chunk_s * SAMPLE_RATE)
+        piece = self.pieces[0]
+        for following in self.pieces[1:]:
+            if following.chunk_samples > at or (ending and following.chunk_samples == at):
+                break
+            piece = following
+        return chunk_s + (piece.file_samples - piece.chunk_samples) / SAMPLE_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +103,22 @@ class Segment:
     no_speech_prob: float = 0.0
     words: tuple[Word, ...] = ()
 
-    def shifted(self, offset_s: float) -> Segment:
-        """The same segment, `offset_s` later."""
+    def placed(self, chunk: Chunk) -> Segment:
+        """The same segment in the timeline of the file that its chunk is from."""
         words = tuple(
-            replace(word, start_s=word.start_s + offset_s, end_s=word.end_s + offset_s) for word in self.words
+            replace(
+                word,
+                start_s=chunk.file_s(word.start_s),
+                end_s=chunk.file_s(word.end_s, ending=True),
+            )
+            for word in self.words
         )
-        return replace(self, start_s=self.start_s + offset_s, end_s=self.end_s + offset_s, words=words)
+        return replace(
+            self,
+            start_s=chunk.file_s(self.start_s),
+            end_s=chunk.file_s(self.end_s, ending=True),
+            words=words,
+        )
 
 
 @dataclass(frozen=True, slots=True)

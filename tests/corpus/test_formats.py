@@ -128,7 +128,7 @@ def test_each_encoding_is_the_utterance(
     assert len(audio) / SAMPLE_RATE == pytest.approx(UTTERANCE_S, abs=0.08)
     # The manifest has FFmpeg's guesses at the length: 0.38 s too much for amr, 0.14 s with video.
     assert len(audio) / SAMPLE_RATE == pytest.approx(manifest[f"formats/{name}"]["seconds"], abs=0.4)
-    assert likeness(audio, utterance) > 0.97
+    assert likeness(audio, utterance) > 0.95
     assert 0.2 < np.abs(audio).max() < 1
 
 

@@ -166,7 +166,7 @@ print((peak_kb() - before) // 1024)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
 def test_no_file_takes_memory(corpus: Path) -> None:
-    """All of them in one process, ten hours of silence to the end: 2.3 GB as an array, 5.5 GB as its source."""
+    """All in one process, ten hours of silence to the end. One file alone is 5.5 GB when read at once."""
     paths = sorted(str(path) for path in (corpus / "hostile").iterdir())
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

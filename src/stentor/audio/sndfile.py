@@ -1,7 +1,8 @@
 """libsndfile, through soundfile on the file descriptor: wav, aiff, flac, au, caf, w64, sph.
 
-It reads a wav five times as fast as FFmpeg and a flac by a seventh faster. No BytesIO: its callbacks would
-take the GIL for every few kilobytes; on a descriptor a read runs without the GIL.
+For 30 s it takes 0.7 ms where FFmpeg takes 6 (16 kHz wav), 9 against 11 (48 kHz stereo wav), 23 against 27
+(flac). No BytesIO: its callbacks would take the GIL for every few kilobytes; on a descriptor a read runs
+without the GIL.
 """
 
 from __future__ import annotations

@@ -22,11 +22,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from whisper_normalizer.basic import BasicTextNormalizer
     from whisper_normalizer.english import EnglishTextNormalizer
+from stentor.whisper.languages import joins_without_spaces
 
 Unit: TypeAlias = Literal["word", "character"]
-
-UNSPACED_LANGUAGES = frozenset({"bo", "ja", "km", "lo", "my", "th", "yue", "zh"})
-"""Whisper's languages that put no space between words: their unit is the character."""
 
 UNKNOWN_LANGUAGE = "und"
 """ISO 639-2 for a language that nobody named."""
@@ -115,7 +113,7 @@ def _count(language: str, pairs: list[Pair]) -> ErrorCount:
         [normalize(pair.reference) for pair in pairs], [normalize(pair.hypothesis) for pair in pairs]
     )
     return ErrorCount(
-        unit="character" if language in UNSPACED_LANGUAGES else "word",
+        unit="character" if joins_without_spaces(language) else "word",
         references=output.hits + output.substitutions + output.deletions,
         substitutions=output.substitutions,
         deletions=output.deletions,
@@ -128,5 +126,5 @@ def _normalizer(language: str) -> _Normalizer:
     if language == "en":
         english: _Normalizer = EnglishTextNormalizer()
         return english
-    basic: _Normalizer = BasicTextNormalizer(split_letters=language in UNSPACED_LANGUAGES)
+    basic: _Normalizer = BasicTextNormalizer(split_letters=joins_without_spaces(language))
     return basic

@@ -129,7 +129,7 @@ class CTranslate2Engine:
         return encoded
 
     def _encode(self, samples: Samples) -> Any:
-        features = np.ascontiguousarray(self._log_mel(samples)[np.newaxis])
+        features = self._log_mel.window(samples)[np.newaxis]
         return self._model.encode(self._ct2.StorageView.from_array(features))
 
     def _decode(

@@ -30,7 +30,7 @@ class Stitcher:
         for segment in segments:
             if not segment.text.strip():
                 continue
-            segment = segment.shifted(chunk.start_s)
+            segment = segment.placed(chunk)
             if spaced and self._segments and not placed and not self._seam_has_space(segment):
                 segment = replace(segment, text=" " + segment.text)
             placed.append(segment)

@@ -81,6 +81,16 @@ class LogMel:
         scaled /= np.float32(4)
         return scaled
 
+    def window(self, samples: Samples) -> NDArray[np.float32]:
+        """The spectrogram as the encoder is given it: what follows the audio is 0, not silence.
+
+        That is what openai's `transcribe` does (its `pad_or_trim` after the spectrogram), and on 8 languages
+        it costs fewer words than silence: WER 13.3 % and 13.6 % with base (docs/decisions/0004-whisper.md).
+        """
+        log_mel = self(samples)
+        log_mel[:, len(samples) // HOP_LENGTH :] = 0
+        return log_mel
+
 
 def mel_filters(n_mels: int) -> NDArray[np.float64]:
     """Build the bank of triangles that sums a power spectrum into mel bands.

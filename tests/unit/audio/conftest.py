@@ -68,10 +68,10 @@ def encoded() -> Callable[..., bytes]:
         with av.open(buffer, "w", format=container, container_options=options) as output:
             stream = output.add_stream(codec, rate=rate_hz)
             assert isinstance(stream, AudioStream)
-            stream.layout = layout  # type: ignore[assignment]
+            stream.layout = layout
             stream.bit_rate = 96_000
             if codec in ("aac", "libmp3lame"):
-                stream.format = "fltp"  # type: ignore[assignment]
+                stream.format = "fltp"
             stream.codec_context.open(strict=False)
             size = stream.codec_context.frame_size or 1024
             for start in range(0, len(frames), size):

@@ -135,9 +135,9 @@ def test_a_chunk_comes_as_soon_as_more_is_known_to_follow() -> None:
 
 
 def test_dither_is_silence_and_quiet_speech_is_not() -> None:
-    dither = np.random.default_rng(0).integers(-2, 3, 16_000).astype(np.float32) / 32768
+    dither = np.random.default_rng(0).integers(-2, 3, 16_000).astype(np.float32) / np.float32(32768)
     assert is_silent(dither)
     assert is_silent(np.empty(0, np.float32))
-    quiet = 0.0008 * np.sin(np.arange(16_000, dtype=np.float32))
+    quiet = np.float32(0.0008) * np.sin(np.arange(16_000, dtype=np.float32))
     assert not is_silent(quiet)
     assert not is_silent(-np.abs(quiet))

@@ -4,6 +4,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def read(fd: int, limits: ReaderLimits | None = None) -> tuple[Array, AudioReade
 def envelope(samples: Array) -> Array:
     """Loudness in steps of 20 ms."""
     steps = samples[: len(samples) // 320 * 320].reshape(-1, 320)
-    return np.sqrt((steps.astype(np.float64) ** 2).mean(axis=1)).astype(np.float32)
+    return np.asarray(np.sqrt((steps**2).mean(axis=1)), np.float32)
 
 
 def alike(heard: Array, expected: Array) -> float:
@@ -348,11 +349,8 @@ def test_damage_in_a_header_is_an_audio_error(
         data = bytearray(files[n % len(files)])
         for at in chance.integers(0, min(600, len(data)), 4):
             data[at] = chance.integers(256)
-        try:
+        with suppress(AudioError):  # and nothing else
             audio, _ = read(fd_of(bytes(data)), ReaderLimits(max_audio_s=60))
-        except AudioError as error:
-            assert error.message
-        else:
             assert np.isfinite(audio).all()
 
 

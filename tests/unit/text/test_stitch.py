@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stentor.text.stitch import Stitcher
-from stentor.types import SAMPLE_RATE, Chunk, Segment, Word
+from stentor.types import SAMPLE_RATE, Chunk, Piece, Segment, Word
 
 
 def chunk(index: int, start_s: float, duration_s: float = 10.0) -> Chunk:
@@ -22,6 +22,16 @@ def test_times_move_to_the_files_timeline_words_too() -> None:
     assert [(s.start_s, s.end_s) for s in part.segments] == [(72.5, 73.5)]
     assert part.segments[0].words == (Word(" two", 72.5, 73.0, 0.9),)
     assert part.end_s == 81.5
+
+
+def test_silence_that_was_left_out_is_in_the_times_again() -> None:
+    samples = np.zeros(6 * SAMPLE_RATE, np.float32)
+    pieces = (Piece(0, 10 * SAMPLE_RATE), Piece(2 * SAMPLE_RATE, 40 * SAMPLE_RATE))
+    packed = Chunk(0, 10 * SAMPLE_RATE, samples, pieces=pieces)
+    said = [Segment(" one", 0.5, 2.0), Segment(" two", 2.0, 6.0), Segment(" over", 1.0, 3.0)]
+    part = Stitcher().add(packed, said)
+    assert [(s.start_s, s.end_s) for s in part.segments] == [(10.5, 12.0), (40.0, 44.0), (11.0, 41.0)]
+    assert part.end_s == 44.0
 
 
 def test_a_seam_gets_the_space_it_lacks_and_no_second_one() -> None:
