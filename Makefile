@@ -23,9 +23,10 @@ check: setup                     ## lint, types, architecture, tests
 fix: setup                       ## mend what can be mended by machine
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python -m stentor.config docs/configuration.md
 
 bench: setup                     ## load a server of our own with the tests' speech and print RTFx and latencies
-	$(BIN)/python tests/perf/bench_sample.py
+	$(BIN)/python tests/perf/sample.py
 
 lock: setup                      ## resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --all-extras --group dev pyproject.toml -o requirements.lock

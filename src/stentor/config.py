@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,15 @@ class Settings(BaseSettings):
     ] = 30.0
     log_json: Annotated[bool, Field(description="Log lines as JSON instead of for people.")] = False
 
+    @classmethod
+    def markdown_table(cls) -> str:
+        """All settings as a table for docs/configuration.md."""
+        lines = ["| variable | default | what it is |", "|---|---|---|"]
+        for name, field in cls.model_fields.items():
+            default = "" if field.default is None else f"`{field.default}`"
+            lines.append(f"| `STENTOR_{name.upper()}` | {default} | {field.description} |")
+        return "\n".join(lines) + "\n"
+
     @property
     def resolved_preprocess_workers(self) -> int:
         return self.preprocess_workers or max(1, min(usable_cpus(), 2))
@@ -67,3 +77,14 @@ class Settings(BaseSettings):
     @property
     def resolved_engine_slots(self) -> int:
         return self.engine_slots or usable_cpus()
+
+
+def main() -> None:
+    """Write the table of settings into the document named on the command line, in place of the old one."""
+    document = Path(sys.argv[1])
+    prose = document.read_text(encoding="utf-8").partition("| variable |")[0]
+    document.write_text(prose + Settings.markdown_table(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
