@@ -1,4 +1,4 @@
-"""What `make bench` runs: a server of our own under the tests' speech, at one and at four requests in flight."""
+"""What `make bench` runs: a server of our own under the tests' speech, at one and at four in flight."""
 
 from __future__ import annotations
 
