@@ -17,6 +17,11 @@ from typing import Generic, TypeVar
 
 from stentor.structured import to_its_end
 
+MAX_STEP_S = 30.0
+"""A step makes 30 s of audio in some ten milliseconds, 0.4 s for the largest format we read. One that takes
+longer than the audio itself is fed by a file made to be slow, and would hold a thread of all for it."""
+
+
 T = TypeVar("T")
 
 
@@ -26,14 +31,22 @@ class PreprocessPool:
     Args:
         workers: Threads, and so steps that run at once. Two saturate two cores; a public measurement saw
             throughput fall again from four threads on (RTFx 1890 with two, 1273 with eight).
+        max_step_s: A step that runs longer is told to end.
+
+    Attributes:
+        waiting: Steps that wait for a slot.
+        running: Steps that have one.
+        on_step: Called with the seconds that each step took.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, max_step_s: float = MAX_STEP_S) -> None:
         self.workers = workers
+        self._max_step_s = max_step_s
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="stentor-preprocess")
         self._slots = asyncio.Semaphore(workers)
         self.waiting = 0
         self.running = 0
+        self.on_step: Callable[[float], object] = lambda seconds: None
 
     async def run(self, step: Callable[[], T], unwanted: threading.Event | None = None) -> T:
         """Run one step in a thread and return what it returns.
@@ -43,21 +56,41 @@ class PreprocessPool:
 
         Args:
             step: Called in a thread.
-            unwanted: Set when a cancel comes while the step runs, for the step to see and end early.
+            unwanted: Set when a cancel comes while the step runs, or when it takes too long, for the step to
+                see and end early, by any exception.
+
+        Raises:
+            TimeoutError: The step took too long and has ended.
         """
         self.waiting += 1
         try:
             await self._slots.acquire()
         finally:
             self.waiting -= 1
+        unwanted = unwanted or threading.Event()
+        loop = asyncio.get_running_loop()
         try:
-            thread = asyncio.get_running_loop().run_in_executor(self._threads, step)
+            thread = loop.run_in_executor(self._threads, step)
         except BaseException:
             self._slots.release()
             raise
         self.running += 1
-        thread.add_done_callback(self._release)
-        return await to_its_end(thread, on_cancel=unwanted.set if unwanted else lambda: None)
+        began_s = loop.time()
+        too_slow = loop.call_later(self._max_step_s, unwanted.set)
+
+        def release(_: object) -> None:
+            too_slow.cancel()
+            self.running -= 1
+            self._slots.release()
+            self.on_step(loop.time() - began_s)
+
+        thread.add_done_callback(release)
+        try:
+            return await to_its_end(thread, on_cancel=unwanted.set)
+        except Exception as error:
+            if unwanted.is_set():
+                raise TimeoutError(f"a step took longer than {self._max_step_s:g} s") from error
+            raise
 
     def steps(self, start: Callable[[threading.Event], Iterator[T]]) -> Steps[T]:
         """Walk an iterator step by step in the pool.
@@ -67,10 +100,6 @@ class PreprocessPool:
                 nobody wants the running step any more, and ends early then, by any exception.
         """
         return Steps(self, start)
-
-    def _release(self, _: asyncio.Future[T]) -> None:
-        self.running -= 1
-        self._slots.release()
 
     def close(self) -> None:
         """End the threads as soon as their present step is done."""

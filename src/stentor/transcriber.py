@@ -12,8 +12,8 @@ engine and is not finished. `EngineCalls` is the one place that does this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -21,9 +21,10 @@ from types import TracebackType
 import structlog
 
 from stentor.audio.chunker import is_silent
-from stentor.audio.reader import ReaderLimits, read_chunks
+from stentor.audio.reader import AudioReport, ReaderLimits, read_chunks
 from stentor.engine.base import Engine
-from stentor.errors import InvalidValue
+from stentor.errors import AudioError, InvalidValue
+from stentor.observe.metrics import Metrics
 from stentor.preprocess import PreprocessPool, Steps
 from stentor.structured import task_group, to_its_end
 from stentor.text.stitch import Stitcher
@@ -66,16 +67,24 @@ class Transcriber:
         engine: Hears the chunks.
         pool: Runs the audio steps.
         limits: Bounds on what is decoded.
+        metrics: Where the audio is counted; nowhere by default.
         window: Chunks a request may have under way; twice the engine's slots by default, so that no slot
             waits for the next chunk to be decoded.
     """
 
     def __init__(
-        self, engine: Engine, pool: PreprocessPool, limits: ReaderLimits, window: int | None = None
+        self,
+        engine: Engine,
+        pool: PreprocessPool,
+        limits: ReaderLimits,
+        *,
+        metrics: Metrics | None = None,
+        window: int | None = None,
     ) -> None:
         self.engine = engine
         self._pool = pool
         self._limits = limits
+        self._metrics = metrics or Metrics()
         self._window = window or 2 * engine.info.slots
 
     async def transcribe(self, request: AudioRequest, on_part: OnPart | None = None) -> Transcript:
@@ -89,7 +98,7 @@ class Transcriber:
         options = self._honoured(request.options)
         stitcher = Stitcher()
         async with (
-            self._pool.steps(partial(read_chunks, request.fd, self._limits)) as chunks,
+            self._reading(request) as chunks,
             EngineCalls(self.engine, request.request_id) as calls,
             task_group() as group,
         ):
@@ -114,6 +123,7 @@ class Transcriber:
     ) -> None:
         """Bring chunk after chunk on its way, as far as the window allows; None says that it was the last."""
         async for chunk in chunks:
+            self._metrics.decoded(chunk.duration_s)
             task = None
             if not is_silent(chunk.samples):
                 if options.language is None:
@@ -121,6 +131,22 @@ class Transcriber:
                 task = group.create_task(calls.generate(chunk, options))
             await under_way.put(Hearing(chunk, options, task))
         await under_way.put(None)
+
+    @asynccontextmanager
+    async def _reading(self, request: AudioRequest) -> AsyncIterator[Steps[Chunk]]:
+        """The request's audio, chunk by chunk, each a step of the pool; then what was found out about it."""
+        report = AudioReport()
+        try:
+            async with self._pool.steps(
+                partial(read_chunks, request.fd, self._limits, report=report)
+            ) as chunks:
+                yield chunks
+        except TimeoutError as error:
+            raise AudioError(f"The audio cannot be decoded in reasonable time: {error}.") from error
+        finally:
+            self._metrics.read(report.format, report.damage)
+            if report.damage:
+                log.warning("damaged audio", request_id=request.request_id, damage=report.damage)
 
     def _honoured(self, options: DecodeOptions) -> DecodeOptions:
         """The options with what the engine leaves no choice about, or a refusal of what it cannot do."""

@@ -194,6 +194,21 @@ async def test_the_books_balance(http: httpx.AsyncClient, served: Served, audio:
     assert "stentor_requests_active 0.0" in text
 
 
+async def test_audio_is_counted(http: httpx.AsyncClient, audio: bytes) -> None:
+    await http.post(PATH, **form(audio))
+    await http.post(PATH, **form(b"no audio" * 50))
+    text = (await http.get("/metrics")).text
+    for line in [
+        'stentor_audio_seconds_total{stage="decoded"} 1.0',
+        'stentor_audio_seconds_total{stage="transcribed"} 1.0',
+        'stentor_audio_files_total{format="flac"} 1.0',
+        'stentor_audio_files_total{format="unknown"} 1.0',
+        "stentor_preprocess_step_seconds_count",
+        "stentor_preprocess_waiting 0.0",
+    ]:
+        assert line in text
+
+
 async def test_the_schema_shows_the_form(http: httpx.AsyncClient) -> None:
     schema = (await http.get("/openapi.json")).json()
     body = schema["paths"][PATH]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]

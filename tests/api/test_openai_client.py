@@ -81,7 +81,7 @@ async def test_translations(client: openai.AsyncOpenAI, served: Served, audio: P
     assert answer.text == "chunk 0 chunk 1 chunk 2"
     engine = served.services.engine
     assert isinstance(engine, FakeEngine)
-    options = engine.requests[engine.begun[-1]].options
+    options = engine.options[engine.begun[-1]]
     assert (options.task, options.language, options.prompt) == ("translate", "de", "Names: Dickens.")
     verbose = await client.audio.translations.create(
         file=audio, model="whisper-1", response_format="verbose_json"
@@ -95,7 +95,7 @@ async def test_options_reach_the_engine(client: openai.AsyncOpenAI, served: Serv
     )
     engine = served.services.engine
     assert isinstance(engine, FakeEngine)
-    options = engine.requests[engine.begun[-1]].options
+    options = engine.options[engine.begun[-1]]
     assert (options.task, options.language) == ("transcribe", "fr")
     assert (options.temperature, options.prompt) == (0.4, "Bonjour")
 

@@ -117,6 +117,29 @@ async def test_a_cancelled_step_is_told_and_awaited_before_its_source_is_closed(
     assert pool.running == 0
 
 
+async def test_a_step_that_takes_too_long_is_told_to_end() -> None:
+    pool = PreprocessPool(1, max_step_s=0.01)
+
+    def endless(unwanted: threading.Event) -> Iterator[int]:
+        unwanted.wait()
+        raise RuntimeError("told to end")
+        yield 0
+
+    async with pool.steps(endless) as steps:
+        with pytest.raises(TimeoutError, match=r"longer than 0\.01 s"):
+            await anext(steps)
+    assert pool.running == 0
+    pool.close()
+
+
+async def test_every_step_is_reported(pool: PreprocessPool) -> None:
+    seconds: list[float] = []
+    pool.on_step = seconds.append
+    await pool.run(lambda: None)
+    await until(lambda: len(seconds) == 1)
+    assert 0 <= seconds[0] < 1
+
+
 async def test_closing_leaves_no_thread() -> None:
     pool = PreprocessPool(2)
     await asyncio.gather(*(pool.run(lambda: None) for _ in range(4)))

@@ -55,7 +55,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def road(engine: FakeEngine, pool: PreprocessPool, window: int | None = None) -> Transcriber:
-    return Transcriber(engine, pool, ReaderLimits(), window)
+    return Transcriber(engine, pool, ReaderLimits(), window=window)
 
 
 ENGLISH = DecodeOptions(language="en")
@@ -123,7 +123,7 @@ async def test_the_language_is_detected_once_and_used_for_all_chunks(pool: Prepr
     assert transcript.language == "de"
     assert engine.begun[0] == "r-lang"
     assert engine.begun.count("r-lang") == 1
-    assert {engine.requests[each].options.language for each in engine.begun[1:]} == {"de"}
+    assert {engine.options[each].language for each in engine.begun[1:]} == {"de"}
     await engine.close()
 
 

@@ -43,11 +43,12 @@ def make_services(settings: Settings, engine: Engine, pool: PreprocessPool) -> S
     metrics.watch("stentor_engine_alive", "1 while the engine can answer.", lambda: engine.health().alive)
     metrics.watch("stentor_preprocess_running", "Audio steps in threads.", lambda: pool.running)
     metrics.watch("stentor_preprocess_waiting", "Audio steps waiting.", lambda: pool.waiting)
+    pool.on_step = metrics.step
     return Services(
         settings=settings,
         engine=engine,
         pool=pool,
-        transcriber=Transcriber(engine, pool, limits),
+        transcriber=Transcriber(engine, pool, limits, metrics=metrics),
         admission=Admission(settings.max_requests),
         metrics=metrics,
         started_at=int(time.time()),

@@ -89,7 +89,7 @@ async def _answer(request: Request, task: Task) -> Response:
                         transcript = await services.transcriber.transcribe(audio)
                 except TimeoutError as error:
                     raise DeadlineExceeded("the request took longer than this server allows") from error
-        services.metrics.audio_seconds.inc(transcript.duration_s)
+        services.metrics.transcribed(transcript.duration_s)
         body, media_type = render(transcript, form.response_format)
     return Response(body, media_type=media_type)
 

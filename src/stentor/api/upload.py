@@ -24,7 +24,7 @@ MAX_FIELD_BYTES = 64 * 1024
 """A field other than the file. The longest that makes sense is a prompt, and Whisper reads 223 tokens."""
 
 MAX_FIELDS = 256
-WRITE_BYTES = 1 << 20
+WRITE_BYTES = 1 << 18
 """The file is written in a thread, as a disk may stall, and in pieces that make the hop worth its 0.1 ms."""
 
 Fields = list[tuple[str, str]]

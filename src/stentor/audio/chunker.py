@@ -38,9 +38,10 @@ def chunks(blocks: Iterable[Samples], *, search_s: float = 5.0) -> Iterator[Chun
         while taken < len(block):
             if filled == CHUNK_SAMPLES:  # only here is it known that more follows
                 cut = quiet_cut(growing, search_s)
-                yield Chunk(index, start_samples, growing[:cut].copy())
+                full, growing = growing, np.empty(CHUNK_SAMPLES, np.float32)
                 filled = CHUNK_SAMPLES - cut
-                growing[:filled] = growing[cut:]
+                growing[:filled] = full[cut:]
+                yield Chunk(index, start_samples, full[:cut])
                 index += 1
                 start_samples += cut
             part = block[taken : taken + CHUNK_SAMPLES - filled]
@@ -48,7 +49,7 @@ def chunks(blocks: Iterable[Samples], *, search_s: float = 5.0) -> Iterator[Chun
             filled += len(part)
             taken += len(part)
     if filled:
-        yield Chunk(index, start_samples, growing[:filled].copy(), last=True)
+        yield Chunk(index, start_samples, growing[:filled], last=True)
 
 
 def quiet_cut(samples: Samples, search_s: float) -> int:

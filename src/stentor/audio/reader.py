@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
@@ -26,25 +27,48 @@ from stentor.audio.sniff import sniff
 from stentor.errors import AudioError, AudioTooLong
 from stentor.types import SAMPLE_RATE, Chunk, Samples
 
-__all__ = ["AudioReader", "ReaderLimits", "Stopped", "read_chunks"]
+__all__ = ["AudioReader", "AudioReport", "ReaderLimits", "Stopped", "read_chunks"]
 
 BLOCK_SAMPLES = 5 * SAMPLE_RATE
 
 
+@dataclass(slots=True)
+class AudioReport:
+    """What was found out about a file while it was read; see the attributes of `AudioReader`."""
+
+    format: str | None = None
+    damage: str | None = None
+
+
 def read_chunks(
-    fd: int, limits: ReaderLimits, stop: threading.Event, *, search_s: float = 5.0
+    fd: int,
+    limits: ReaderLimits,
+    stop: threading.Event,
+    *,
+    search_s: float = 5.0,
+    report: AudioReport | None = None,
 ) -> Iterator[Chunk]:
     """Read an open file chunk by chunk; each step decodes as much as its chunk needs.
 
     The file is opened by the first step and let go of when the iterator ends or is closed.
+
+    Args:
+        fd: See `AudioReader`, as for the next two.
+        limits: What the audio may be.
+        stop: Ends the running step when set.
+        search_s: See `chunks`.
+        report: Filled in on the way.
 
     Raises:
         AudioError: The file cannot be read as audio.
         AudioTooLong: There is more audio than `limits` allow.
         Stopped: `stop` was set.
     """
+    report = report or AudioReport()
     with AudioReader(fd, limits, stop) as reader:
+        report.format = reader.format
         yield from chunks(reader.blocks(), search_s=search_s)
+        report.damage = reader.damage
 
 
 class AudioReader:

@@ -1,7 +1,7 @@
-"""`stentor bench`: a load for a server, and the same files through a peer.
+"""`stentor bench`: a load for a server, the same files through a peer, and the preprocessing by itself.
 
-httpx, jiwer and psutil come with an extra, so everything that needs them is imported when a command runs:
-the rest of the command line works without.
+httpx, jiwer, matplotlib and psutil come with an extra, so everything that needs them is imported when a
+command runs: the rest of the command line works without.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -20,7 +21,7 @@ from stentor.errors import SetupError
 if TYPE_CHECKING:
     from stentor.bench.report import Measurement
 
-EXTRA_MODULES = frozenset({"httpx", "jiwer", "psutil", "whisper_normalizer"})
+EXTRA_MODULES = frozenset({"httpx", "jiwer", "matplotlib", "psutil", "whisper_normalizer"})
 """What `pip install stentor[bench]` brings."""
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server: speed, latency, errors and word error rate.")
@@ -108,6 +109,34 @@ def peers(
         }
         with _reported(json_file) as report:
             report(Measurement.of(Subject(peer_name(plan), None, options), run_peer(plan)))
+
+
+@app.command()
+def preprocess(
+    speech: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Speech to make all inputs from.")
+    ] = None,
+    part: Annotated[str, typer.Option(help="What to measure; loop and memory also do with noise.")] = (
+        "clips,server,loop,memory"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Short inputs, once: to see that it works.")] = False,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Medians of so many. [default: 5]")] = None,
+    uploads: Annotated[int, typer.Option(min=1, help="Sent to a server at once.")] = 16,
+    engine: Annotated[Literal["fake", "ct2"], typer.Option(help="The servers'; fake is no limit.")] = "fake",
+    model: Annotated[str, typer.Option(help="With ct2.")] = "tiny.en",
+    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append the rows.")] = None,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="An SVG: RTFx over workers.")] = None,
+) -> None:
+    """Measure decoding, resampling and cutting, here and in servers started for it."""
+    with _explained():
+        from stentor.bench.plan import FULL, QUICK
+        from stentor.bench.preprocess import run_parts
+
+        plan = QUICK if quick else FULL
+        plan = replace(plan, repeats=repeats or plan.repeats, uploads=uploads, engine=engine, model=model)
+        answered = run_parts(plan, part.split(","), speech, json_file=json_file, plot=plot)
+    if not answered:
+        raise typer.Exit(1)
 
 
 def _levels(concurrency: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Slot
-from stentor.types import EngineOutput, EngineRequest, LanguageGuess, Segment
+from stentor.types import DecodeOptions, EngineOutput, EngineRequest, LanguageGuess, Segment
 
 Script = Callable[[EngineRequest], Sequence[Segment]]
 
@@ -22,8 +22,8 @@ class FakeEngine:
     """A real queue with scripted answers.
 
     Computing stands still while `gate` is cleared. `begun` (asked for), `started` (got a slot), `finished`
-    and `aborted` list engine request ids in the order of events; `requests` has them whole; `until` waits
-    for one. A script that raises kills the engine, as a runtime's fault would.
+    and `aborted` list engine request ids in the order of events; `options` has what each asked for;
+    `until` waits for one. A script that raises kills the engine, as a runtime's fault would.
 
     Args:
         script: What each chunk says; called in an engine thread.
@@ -51,7 +51,7 @@ class FakeEngine:
         self.started: list[str] = []
         self.finished: list[str] = []
         self.aborted: list[str] = []
-        self.requests: dict[str, EngineRequest] = {}
+        self.options: dict[str, DecodeOptions] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -88,7 +88,7 @@ class FakeEngine:
 
     @asynccontextmanager
     async def _computing(self, request: EngineRequest) -> AsyncIterator[Slot]:
-        self.requests[request.id] = request
+        self.options[request.id] = request.options
         self._record(self.begun, request.id)
         async with self._scheduler.slot(request) as slot:
             self._record(self.started, request.id)

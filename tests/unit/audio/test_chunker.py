@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -115,8 +116,10 @@ def test_chunks_own_their_samples() -> None:
     np.testing.assert_array_equal(
         np.concatenate([chunk.samples for chunk in cut]), np.repeat(np.arange(1, 15), 80_000)
     )
+    for chunk, following in pairwise(cut):
+        assert not np.shares_memory(chunk.samples, following.samples)
     for chunk in cut:
-        assert chunk.samples.flags.owndata
+        assert not np.shares_memory(chunk.samples, reused)
         assert chunk.samples.flags.c_contiguous
         assert chunk.samples.dtype == np.float32
 
