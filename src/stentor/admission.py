@@ -1,69 +1,189 @@
-"""Saying no early: what may come in is decided before any of its bytes are read."""
+"""Saying no early: what may come in is decided before any of its bytes are read.
+
+A place is held from the first byte of a request to its last. Three budgets bound all places together: how
+many there are, how much audio waits in them, and how many bytes of uploads lie on disk. Whoever finds a
+budget spent is told when to come back, each a little later than the one before, at the pace at which places
+have been coming free: so that all who were refused do not return at once.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from stentor.errors import Draining, Overloaded
 
 SMOOTHING = 0.2
-"""Weight of the newest interval in the drain rate: about the last ten requests count."""
+"""Weight of the newest observation in a measured rate: about the last ten count."""
 
 FIRST_RETRY_S = 1.0
 """Retry-After while nothing has been measured yet."""
 
+MAX_RETRY_S = 60.0
+"""OpenAI's client takes no advice to wait for longer (openai 3.57, _calculate_retry_timeout)."""
+
+BYTES_PER_S = 16_000
+"""Bytes a second of audio takes, until its header has been read: 128 kbit/s, between mp3 and plain wav."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What all requests under way may hold together."""
+
+    max_requests: int
+    max_queued_audio_s: float
+    max_stored_bytes: int
+
+
+class Place:
+    """What one admitted request holds of the budgets.
+
+    Attributes:
+        duration_s: Asks how long the audio is; None until somebody knows. Set by whoever reads it.
+    """
+
+    def __init__(self, admission: Admission, declared_bytes: int) -> None:
+        self._admission = admission
+        self._declared_bytes = declared_bytes
+        self._received_bytes = 0
+        self._done_s = 0.0
+        self.duration_s: Callable[[], float | None] = lambda: None
+
+    @property
+    def stored_bytes(self) -> int:
+        return max(self._declared_bytes, self._received_bytes)
+
+    @property
+    def waiting_audio_s(self) -> float:
+        """Audio that is not transcribed yet: by its header, or guessed from its size."""
+        known_s = self.duration_s()
+        total_s = self.stored_bytes / BYTES_PER_S if known_s is None else known_s
+        return max(0.0, total_s - self._done_s)
+
+    def receive(self, received_bytes: int) -> None:
+        """Count the bytes received so far.
+
+        Raises:
+            Overloaded: They are more than were declared, and the disk budget is spent.
+        """
+        grown = received_bytes > self.stored_bytes
+        self._received_bytes = received_bytes
+        if grown:
+            self._admission.check_stored_bytes()
+
+    def advance(self, done_s: float) -> None:
+        """Note how far the transcript has come."""
+        self._admission.measure_audio(done_s - self._done_s)
+        self._done_s = done_s
+
 
 class Admission:
-    """A budget of requests under way.
+    """Gives out places.
 
     Args:
-        max_requests: How many.
+        budgets: Bounds over all of them.
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, max_requests: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_requests = max_requests
+    def __init__(self, budgets: Budgets, clock: Callable[[], float] = time.monotonic) -> None:
+        self._budgets = budgets
         self._clock = clock
-        self._last_end_s: float | None = None
+        self._places: set[Place] = set()
+        self._freed_at_s: float | None = None
         self._interval_s = FIRST_RETRY_S
-        self.active = 0
+        self._line_s = 0.0
+        self._audio_since_s = clock()
+        self._rtfx = 0.0
         self.draining = False
+
+    @property
+    def active(self) -> int:
+        return len(self._places)
+
+    @property
+    def queued_audio_s(self) -> float:
+        return sum(place.waiting_audio_s for place in self._places)
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(place.stored_bytes for place in self._places)
 
     @property
     def open(self) -> bool:
         """Whether new work is welcome."""
-        return not self.draining and self.active < self._max_requests
+        return (
+            not self.draining
+            and self.active < self._budgets.max_requests
+            and self.queued_audio_s < self._budgets.max_queued_audio_s
+            and self.stored_bytes < self._budgets.max_stored_bytes
+        )
 
     @contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self, declared_bytes: int | None) -> Iterator[Place]:
         """Hold a place for as long as a request is under way.
+
+        A request that finds the house empty is let in whatever it brings; limits for one request alone are
+        not these.
 
         Raises:
             Draining: The server takes no new work any more.
-            Overloaded: All places are taken; `retry_after_s` is when one is likely to be free.
+            Overloaded: A budget is spent; `retry_after_s` is when it is likely to be worth coming back.
         """
         if self.draining:
-            raise Draining("the server is shutting down", retry_after_s=self._retry_after_s)
-        if self.active >= self._max_requests:
-            raise Overloaded(
-                f"{self.active} requests are under way, the limit is {self._max_requests}; try again later",
-                retry_after_s=self._retry_after_s,
-            )
-        self.active += 1
+            raise Draining("the server is shutting down", retry_after_s=FIRST_RETRY_S)
+        place = Place(self, declared_bytes or 0)
+        if self._places:
+            self._check(place)
+        self._places.add(place)
         try:
-            yield
+            yield place
         finally:
-            self.active -= 1
-            self._measure()
+            self._places.discard(place)
+            self._measure_freed()
 
-    @property
-    def _retry_after_s(self) -> float:
-        return max(FIRST_RETRY_S, self._interval_s)
+    def check_stored_bytes(self) -> None:
+        """Refuse what goes on arriving when the disk budget is spent.
 
-    def _measure(self) -> None:
+        Raises:
+            Overloaded: It is.
+        """
+        if self.active > 1 and self.stored_bytes > self._budgets.max_stored_bytes:
+            raise self._full(f"uploads hold {self.stored_bytes:,} bytes, the limit is", "max_stored_bytes")
+
+    def measure_audio(self, audio_s: float) -> None:
+        """Note that audio was transcribed, for the pace at which the queue shortens."""
         now_s = self._clock()
-        if self._last_end_s is not None:
-            self._interval_s += SMOOTHING * (now_s - self._last_end_s - self._interval_s)
-        self._last_end_s = now_s
+        elapsed_s = now_s - self._audio_since_s
+        if elapsed_s > 0:
+            self._rtfx += SMOOTHING * (audio_s / elapsed_s - self._rtfx)
+        self._audio_since_s = now_s
+
+    def _check(self, place: Place) -> None:
+        budgets = self._budgets
+        if self.active >= budgets.max_requests:
+            raise self._full(f"{self.active} requests are under way, the limit is", "max_requests")
+        queued_s = self.queued_audio_s + place.waiting_audio_s
+        if queued_s > budgets.max_queued_audio_s:
+            excess_s = queued_s - budgets.max_queued_audio_s
+            wait_s = excess_s / self._rtfx if self._rtfx else FIRST_RETRY_S
+            raise self._full(
+                f"{queued_s:,.0f} s of audio would wait, the limit is", "max_queued_audio_s", wait_s
+            )
+        if self.stored_bytes + place.stored_bytes > budgets.max_stored_bytes:
+            total = self.stored_bytes + place.stored_bytes
+            raise self._full(f"uploads would hold {total:,} bytes, the limit is", "max_stored_bytes")
+
+    def _full(self, what: str, budget: str, wait_s: float = 0.0) -> Overloaded:
+        now_s = self._clock()
+        self._line_s = max(now_s, self._line_s) + self._interval_s
+        retry_after_s = min(MAX_RETRY_S, max(self._line_s - now_s, wait_s))
+        limit = getattr(self._budgets, budget)
+        return Overloaded(f"{what} {limit:,}; try again later", retry_after_s=retry_after_s)
+
+    def _measure_freed(self) -> None:
+        now_s = self._clock()
+        if self._freed_at_s is not None:
+            self._interval_s += SMOOTHING * (now_s - self._freed_at_s - self._interval_s)
+        self._freed_at_s = now_s

@@ -53,6 +53,18 @@ class Settings(BaseSettings):
     max_requests: Annotated[
         PositiveInt, Field(description="Requests admitted at once; more get 429 with Retry-After.")
     ] = 256
+    max_queued_audio_s: Annotated[
+        PositiveFloat, Field(description="Audio admitted and not yet transcribed; more gets 429.")
+    ] = 12 * 3600.0
+    max_stored_bytes: Annotated[PositiveInt, Field(description="Uploads on disk at once; more gets 429.")] = (
+        8 << 30
+    )
+    upload_pause_s: Annotated[
+        PositiveFloat, Field(description="Longest pause in an upload before it is cut off with 408.")
+    ] = 30.0
+    send_timeout_s: Annotated[
+        PositiveFloat, Field(description="A streaming client that reads nothing for this long has left.")
+    ] = 60.0
     request_timeout_s: Annotated[
         PositiveFloat | None, Field(description="Deadline for a whole request; none by default.")
     ] = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 
@@ -44,11 +44,15 @@ OnPart = Callable[[Part], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class AudioRequest:
-    """One call: audio in an open, seekable file, and how to listen. The file stays the caller's."""
+    """One call: audio in an open, seekable file, and how to listen. The file stays the caller's.
+
+    `report` is filled in while the audio is read.
+    """
 
     request_id: str
     fd: int
     options: DecodeOptions
+    report: AudioReport = field(default_factory=AudioReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class Transcriber:
         stitcher = Stitcher()
         async with (
             self._reading(request) as chunks,
-            EngineCalls(self.engine, request.request_id) as calls,
+            EngineCalls(self.engine, request.request_id, self._metrics) as calls,
             task_group() as group,
         ):
             # Two more are outside the queue: the one awaited below and the one that waits to be put in.
@@ -135,11 +139,10 @@ class Transcriber:
     @asynccontextmanager
     async def _reading(self, request: AudioRequest) -> AsyncIterator[Steps[Chunk]]:
         """The request's audio, chunk by chunk, each a step of the pool; then what was found out about it."""
-        report = AudioReport()
+        report = request.report
+        read = partial(read_chunks, request.fd, self._limits, report=report)
         try:
-            async with self._pool.steps(
-                partial(read_chunks, request.fd, self._limits, report=report)
-            ) as chunks:
+            async with self._pool.steps(read) as chunks:
                 yield chunks
         except TimeoutError as error:
             raise AudioError(f"The audio cannot be decoded in reasonable time: {error}.") from error
@@ -167,8 +170,9 @@ class Transcriber:
 class EngineCalls:
     """The engine requests of one request: what has begun and is not finished is aborted on the way out."""
 
-    def __init__(self, engine: Engine, request_id: str) -> None:
+    def __init__(self, engine: Engine, request_id: str, metrics: Metrics) -> None:
         self._engine = engine
+        self._metrics = metrics
         self._request_id = request_id
         self._unfinished: dict[str, None] = {}
 
@@ -181,6 +185,8 @@ class EngineCalls:
         if not self._unfinished:
             return
         abort = asyncio.ensure_future(self._engine.abort(list(self._unfinished)))
+        for engine_id in self._unfinished:
+            self._metrics.aborted("probe" if engine_id.endswith("-lang") else "chunk")
         try:
             await to_its_end(abort, timeout_s=ABORT_TIMEOUT_S)
         except TimeoutError:

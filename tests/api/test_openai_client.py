@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from stentor.engine.fake import FakeEngine
+from stentor.types import EngineRequest, Segment
 from support.audio import bursts, noise, write
 from support.server import Served, serving
 
@@ -79,8 +80,7 @@ async def test_subtitles_are_plain_bodies(
 async def test_translations(client: openai.AsyncOpenAI, served: Served, audio: Path) -> None:
     answer = await client.audio.translations.create(file=audio, model="whisper-1", prompt="Names: Dickens.")
     assert answer.text == "chunk 0 chunk 1 chunk 2"
-    engine = served.services.engine
-    assert isinstance(engine, FakeEngine)
+    engine = served.engine
     options = engine.options[engine.begun[-1]]
     assert (options.task, options.language, options.prompt) == ("translate", "de", "Names: Dickens.")
     verbose = await client.audio.translations.create(
@@ -93,11 +93,67 @@ async def test_options_reach_the_engine(client: openai.AsyncOpenAI, served: Serv
     await client.audio.transcriptions.create(
         file=audio, model="fake", language="French", temperature=0.4, prompt="Bonjour"
     )
-    engine = served.services.engine
-    assert isinstance(engine, FakeEngine)
+    engine = served.engine
     options = engine.options[engine.begun[-1]]
     assert (options.task, options.language) == ("transcribe", "fr")
     assert (options.temperature, options.prompt) == (0.4, "Bonjour")
+
+
+async def test_a_stream_is_deltas_and_one_done(client: openai.AsyncOpenAI, audio: Path) -> None:
+    stream = await client.audio.transcriptions.create(file=audio, model="whisper-1", stream=True)
+    events = [event async for event in stream]
+    deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
+    done = events[-1]
+    assert [event.type for event in events] == ["transcript.text.delta"] * 3 + ["transcript.text.done"]
+    assert done.type == "transcript.text.done"
+    assert deltas == ["chunk 0", " chunk 1", " chunk 2"]
+    assert "".join(deltas) == done.text == "chunk 0 chunk 1 chunk 2"
+    assert done.usage is not None
+    assert done.usage.input_tokens == 3500
+
+
+async def test_a_stream_of_silence_is_one_empty_done(client: openai.AsyncOpenAI, tmp_path: Path) -> None:
+    audio = write(tmp_path / "silence.wav", noise(3, level=0))
+    stream = await client.audio.transcriptions.create(file=audio, model="whisper-1", stream=True)
+    assert [(event.type, getattr(event, "text", None)) async for event in stream] == [
+        ("transcript.text.done", "")
+    ]
+
+
+async def test_bad_audio_is_400_also_for_a_stream(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.audio.transcriptions.create(file=b"no audio" * 99, model="whisper-1", stream=True)
+    assert refused.value.code == "invalid_audio"
+
+
+async def test_an_error_in_mid_stream_reaches_the_client(tmp_path: Path) -> None:
+    def script(request: EngineRequest) -> list[Segment]:
+        if request.chunk.index == 1:
+            raise RuntimeError("worker lost")
+        return [Segment(" one", 0, 1)]
+
+    audio = write(tmp_path / "audio.flac", bursts(70))
+    async with (
+        serving(FakeEngine(script, slots=1)) as served,
+        openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        stream = await client.audio.transcriptions.create(
+            file=audio, model="fake", language="en", stream=True
+        )
+        assert (await anext(aiter(stream))).type == "transcript.text.delta"
+        with pytest.raises(openai.APIError, match="worker lost"):
+            await anext(aiter(stream))
+
+
+async def test_a_stream_of_subtitles_is_refused(client: openai.AsyncOpenAI, audio: Path) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.audio.transcriptions.create(
+            file=audio,
+            model="whisper-1",
+            stream=True,
+            response_format="srt",
+        )
+    assert refused.value.param == "stream"
 
 
 async def test_bare_bytes_are_sniffed(client: openai.AsyncOpenAI, audio: Path) -> None:
@@ -128,7 +184,6 @@ async def test_an_unknown_model_is_404(client: openai.AsyncOpenAI, audio: Path) 
         ("language", "fi"),  # a language, but not one of this model's
         ("response_format", "xml"),
         ("temperature", 1.5),
-        ("stream", True),
         ("timestamp_granularities", ["word"]),
         ("timestamp_granularities", ["segment"]),  # needs verbose_json
         ("include", ["logprobs"]),
@@ -145,8 +200,7 @@ async def test_what_is_not_honoured_is_refused_by_name(
     assert refused.value.param == param
     assert refused.value.type == "invalid_request_error"
     assert refused.value.code == "invalid_value"
-    engine = served.services.engine
-    assert isinstance(engine, FakeEngine)
+    engine = served.engine
     assert engine.begun == []
 
 

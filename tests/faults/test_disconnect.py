@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from stentor.engine.fake import FakeEngine
+from stentor.types import Segment
 from support.audio import bursts, write
 from support.server import Served, serving
 from support.waiting import until
@@ -40,6 +42,12 @@ def body(tmp_path: Path) -> bytes:
             b"\r\n--x--\r\n",
         ]
     )
+
+
+@pytest.fixture
+def stream_body(body: bytes) -> bytes:
+    field = b'--x\r\nContent-Disposition: form-data; name="stream"\r\n\r\ntrue\r\n'
+    return field + body
 
 
 def head(length: int) -> bytes:
@@ -89,6 +97,94 @@ async def test_leaving_during_the_upload_begins_nothing(
     writer.close()
     await until(lambda: cancelled(served) == 1)
     assert engine.begun == []
+
+
+async def test_leaving_a_stream_before_its_first_byte(
+    served: Served, engine: FakeEngine, stream_body: bytes
+) -> None:
+    writer = await sent(served, head(len(stream_body)) + stream_body)
+    await engine.until(lambda e: len(e.begun) == 4)
+    writer.close()
+    await engine.until(lambda e: len(e.aborted) == 4)
+    await until(lambda: served.counted("stentor_requests_active") == 0)
+    assert cancelled(served) == 1
+
+
+async def test_leaving_in_mid_stream_aborts_the_rest(
+    served: Served, engine: FakeEngine, stream_body: bytes
+) -> None:
+    engine.gate.set()
+    engine.close_gate_after(1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(head(len(stream_body)) + stream_body)
+    assert b"chunk 0" in await reader.readuntil(b"}\n\n")
+    writer.close()
+    await until(lambda: cancelled(served) == 1)
+    assert engine.aborted
+    assert set(engine.aborted) == set(engine.begun) - set(engine.finished)
+    await until(lambda: engine.health().running == engine.health().queued == 0)
+
+
+async def test_a_half_closed_connection_is_a_client_that_left(
+    served: Served, engine: FakeEngine, body: bytes
+) -> None:
+    writer = await sent(served, head(len(body)) + body)
+    await engine.until(lambda e: len(e.begun) == 4)
+    writer.write_eof()
+    await engine.until(lambda e: len(e.aborted) == 4)
+    await until(lambda: cancelled(served) == 1)
+    writer.close()
+
+
+async def test_leaving_in_language_detection_aborts_the_probe(
+    served: Served, engine: FakeEngine, body: bytes
+) -> None:
+    unnamed = body.replace(b'name="language"\r\n\r\nen', b'name="prompt"\r\n\r\nHm')
+    writer = await sent(served, head(len(unnamed)) + unnamed)
+    await engine.until(lambda e: len(e.started) == 1)
+    writer.close()
+    await engine.until(lambda e: len(e.aborted) == 1)
+    assert engine.aborted == engine.begun
+    assert engine.aborted[0].endswith("-lang")
+    await until(lambda: served.counted("stentor_engine_aborts_total", stage="probe") == 1)
+
+
+async def test_leaving_while_waiting_for_a_preprocessing_slot_begins_nothing(
+    served: Served, engine: FakeEngine, body: bytes
+) -> None:
+    hold = threading.Event()
+    pool = served.services.pool
+    busy = [asyncio.create_task(pool.run(hold.wait)) for _ in range(pool.workers)]
+    await until(lambda: pool.running == pool.workers)
+    writer = await sent(served, head(len(body)) + body)
+    await until(lambda: pool.waiting == 1)
+    writer.close()
+    await until(lambda: pool.waiting == 0)
+    await until(lambda: cancelled(served) == 1)
+    hold.set()
+    await asyncio.gather(*busy)
+    assert engine.begun == []
+
+
+async def test_an_upload_that_pauses_is_cut_off_with_408(engine: FakeEngine, body: bytes) -> None:
+    async with serving(engine, upload_pause_s=0.1) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(head(len(body)) + body[:1000])
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        writer.close()
+        await until(lambda: served.counted("stentor_requests_active") == 0)
+        assert engine.begun == []
+
+
+async def test_a_stream_that_nobody_reads_ends(engine: FakeEngine, stream_body: bytes) -> None:
+    wordy = FakeEngine(lambda request: [Segment(" word" * 2_000_000, 0, request.chunk.duration_s)])
+    async with serving(wordy, send_timeout_s=0.2) as served:
+        _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(head(len(stream_body)) + stream_body)
+        await until(lambda: cancelled(served) == 1)
+        writer.close()
+        await until(lambda: wordy.health().running == wordy.health().queued == 0)
 
 
 async def test_a_good_answer_after_many_left(served: Served, engine: FakeEngine, body: bytes) -> None:

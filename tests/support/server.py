@@ -18,6 +18,7 @@ from stentor.api.app import create_app
 from stentor.api.services import Services
 from stentor.config import Settings
 from stentor.engine.base import Engine
+from stentor.engine.fake import FakeEngine
 from support.waiting import until
 
 
@@ -31,6 +32,12 @@ class Served:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def engine(self) -> FakeEngine:
+        """The engine served, as the fake it is."""
+        assert isinstance(self.services.engine, FakeEngine)
+        return self.services.engine
 
     def counted(self, name: str, **labels: str) -> float:
         """A series' present value; 0 when it has not been counted yet."""

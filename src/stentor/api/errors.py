@@ -34,7 +34,17 @@ def error_response(error: StentorError) -> Response:
     headers = {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
-    return _response(error.status, error.message, error.type, error.code, error.param, headers)
+        headers["retry-after-ms"] = str(
+            math.ceil(error.retry_after_s * 1000)
+        )  # finer; OpenAI's client reads it
+    return Response(error_body(error).model_dump_json(), error.status, headers, media_type="application/json")
+
+
+def error_body(error: StentorError) -> ErrorBody:
+    """The body that an error of ours stands for, also in the middle of a stream."""
+    return ErrorBody(
+        error=ErrorDetail(message=error.message, type=error.type, param=error.param, code=error.code)
+    )
 
 
 async def _stentor_error(request: Request, error: Exception) -> Response:

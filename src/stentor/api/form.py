@@ -31,12 +31,20 @@ class TranscriptionForm(BaseModel):
     timestamp_granularities: Annotated[
         tuple[Literal["segment"], ...], Field(description="segment, with verbose_json only.")
     ] = ()
-    stream: Annotated[Literal[False], Field(description="Streaming is not there yet.")] = False
+    stream: Annotated[
+        bool, Field(description="Send the text as server-sent events while it becomes final.")
+    ] = False
 
     @field_validator("language")
     @classmethod
     def _language(cls, value: str | None) -> str | None:
         return language_code(value) if value and value.strip() else None
+
+    @model_validator(mode="after")
+    def _streams_are_text(self) -> TranscriptionForm:
+        if self.stream and self.response_format not in (ResponseFormat.JSON, ResponseFormat.TEXT):
+            raise InvalidValue(f"stream goes with json or text, not {self.response_format}", param="stream")
+        return self
 
     @model_validator(mode="after")
     def _granularities_need_verbose_json(self) -> TranscriptionForm:

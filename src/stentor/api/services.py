@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from stentor.admission import Admission
+from stentor.admission import Admission, Budgets
 from stentor.audio.reader import ReaderLimits
 from stentor.config import Settings
 from stentor.engine.base import Engine
@@ -44,12 +44,20 @@ def make_services(settings: Settings, engine: Engine, pool: PreprocessPool) -> S
     metrics.watch("stentor_preprocess_running", "Audio steps in threads.", lambda: pool.running)
     metrics.watch("stentor_preprocess_waiting", "Audio steps waiting.", lambda: pool.waiting)
     pool.on_step = metrics.step
+    admission = Admission(
+        Budgets(settings.max_requests, settings.max_queued_audio_s, settings.max_stored_bytes)
+    )
+    metrics.watch("stentor_requests_active", "Requests admitted.", lambda: admission.active)
+    metrics.watch(
+        "stentor_queued_audio_seconds", "Audio to be transcribed.", lambda: admission.queued_audio_s
+    )
+    metrics.watch("stentor_stored_bytes", "Uploads on disk.", lambda: admission.stored_bytes)
     return Services(
         settings=settings,
         engine=engine,
         pool=pool,
         transcriber=Transcriber(engine, pool, limits, metrics=metrics),
-        admission=Admission(settings.max_requests),
+        admission=admission,
         metrics=metrics,
         started_at=int(time.time()),
     )

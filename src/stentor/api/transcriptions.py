@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from stentor.admission import Place
 from stentor.api.disconnect import cancel_on_disconnect
+from stentor.api.events import EventStream
 from stentor.api.form import TranscriptionForm, parse_form
 from stentor.api.services import Services, services_of
 from stentor.api.upload import Fields, receive_upload
 from stentor.api.wire import ErrorBody, ModelCard, ModelList, TranscriptionJson, render
 from stentor.errors import DeadlineExceeded, ModelNotFound
-from stentor.transcriber import AudioRequest
-from stentor.types import Task
+from stentor.transcriber import AudioRequest, OnPart
+from stentor.types import Part, Task, Transcript
 
 router = APIRouter(prefix="/v1")
 
@@ -72,26 +76,61 @@ async def get_model(request: Request, model: str) -> ModelCard:
 async def _answer(request: Request, task: Task) -> Response:
     """One request from its first byte to its answer."""
     services = services_of(request)
+    settings = services.settings
 
     def check(fields: Fields) -> TranscriptionForm:
         form = parse_form(fields)
         _check_model(services, form.model)
         return form
 
-    max_bytes = services.settings.max_upload_bytes
-    with services.metrics.request(task), services.admission.request():
-        async with receive_upload(request, max_bytes=max_bytes, check=check) as upload:
-            form = check(upload.fields)
-            audio = AudioRequest(request.state.request_id, upload.audio.fileno(), form.options(task))
-            async with cancel_on_disconnect(request.receive):
-                try:
-                    async with asyncio.timeout(services.settings.request_timeout_s):
-                        transcript = await services.transcriber.transcribe(audio)
-                except TimeoutError as error:
-                    raise DeadlineExceeded("the request took longer than this server allows") from error
-        services.metrics.transcribed(transcript.duration_s)
+    async with AsyncExitStack() as stack:
+        entry = stack.enter_context(services.metrics.request(task))
+        place = stack.enter_context(services.admission.request(_declared_bytes(request)))
+        entry.stage = "uploading"
+        upload = await stack.enter_async_context(
+            receive_upload(
+                request,
+                max_bytes=settings.max_upload_bytes,
+                pause_s=settings.upload_pause_s,
+                check=check,
+                received=place.receive,
+            )
+        )
+        entry.stage = "transcribing"
+        form = check(upload.fields)
+        audio = AudioRequest(request.state.request_id, upload.audio.fileno(), form.options(task))
+        place.duration_s = lambda: audio.report.duration_s
+        transcribe = partial(_transcribe, services, place, audio)
+        if form.stream:
+            return EventStream(stack.pop_all(), transcribe, send_timeout_s=settings.send_timeout_s)
+        async with cancel_on_disconnect(request.receive):
+            transcript = await transcribe()
         body, media_type = render(transcript, form.response_format)
     return Response(body, media_type=media_type)
+
+
+async def _transcribe(
+    services: Services, place: Place, audio: AudioRequest, on_part: OnPart | None = None
+) -> Transcript:
+    """Run the road within the deadline, and keep admission informed of how far it has come."""
+
+    async def advance(part: Part) -> None:
+        place.advance(part.end_s)
+        if on_part is not None:
+            await on_part(part)
+
+    try:
+        async with asyncio.timeout(services.settings.request_timeout_s):
+            transcript = await services.transcriber.transcribe(audio, advance)
+    except TimeoutError as error:
+        raise DeadlineExceeded("the request took longer than this server allows") from error
+    services.metrics.transcribed(transcript.duration_s)
+    return transcript
+
+
+def _declared_bytes(request: Request) -> int | None:
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isdigit() else None
 
 
 def _check_model(services: Services, name: str | None) -> None:

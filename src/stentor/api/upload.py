@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -17,13 +17,23 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from stentor.errors import BadRequest, ClientDisconnected, InvalidValue, Unavailable, UploadTooLarge
+from stentor.errors import (
+    BadRequest,
+    ClientDisconnected,
+    InvalidValue,
+    Unavailable,
+    UploadTooLarge,
+    UploadTooSlow,
+)
 from stentor.structured import to_its_end
 
 MAX_FIELD_BYTES = 64 * 1024
 """A field other than the file. The longest that makes sense is a prompt, and Whisper reads 223 tokens."""
 
 MAX_FIELDS = 256
+MIN_BYTES_PER_S = 1_000
+"""Slower than any telephone line: a client that wants to hold a place, not to send audio."""
+
 WRITE_BYTES = 1 << 18
 """The file is written in a thread, as a disk may stall, and in pieces that make the hop worth its 0.1 ms."""
 
@@ -41,17 +51,26 @@ class Upload:
 
 @asynccontextmanager
 async def receive_upload(
-    request: Request, *, max_bytes: int, check: Callable[[Fields], object]
+    request: Request,
+    *,
+    max_bytes: int,
+    pause_s: float,
+    check: Callable[[Fields], object],
+    received: Callable[[int], object],
 ) -> AsyncIterator[Upload]:
     """Receive the whole body of a transcription request.
 
     Args:
         request: Its body must not have been read yet.
         max_bytes: Bound on the body, by its declared length and while it comes.
+        pause_s: Longest time in which nothing comes. The body as a whole must come at `MIN_BYTES_PER_S` at
+            least, counted from this long after its beginning.
         check: Called with the fields so far when the file begins; raises to refuse the upload there.
+        received: Called with the bytes so far; raises to refuse the upload there.
 
     Raises:
         UploadTooLarge: The body is larger than `max_bytes`.
+        UploadTooSlow: It came slower than it must.
         BadRequest: It is not a well-formed form with one file.
         ClientDisconnected: The client left during the upload.
         Unavailable: The disk is full.
@@ -63,10 +82,11 @@ async def receive_upload(
         form = _Form(_boundary(request), check)
         size_bytes = 0
         try:
-            async for data in request.stream():
+            async for data in _paced(request.stream(), pause_s):
                 size_bytes += len(data)
                 if size_bytes > max_bytes:
                     raise _too_large(max_bytes)
+                received(size_bytes)
                 form.feed(data)
                 if form.audio_bytes >= WRITE_BYTES:
                     await _write(audio, form.take_audio())
@@ -75,6 +95,25 @@ async def receive_upload(
         form.finish()
         await _write(audio, form.take_audio())
         yield Upload(form.fields, audio, size_bytes)
+
+
+async def _paced(stream: AsyncGenerator[bytes, None], pause_s: float) -> AsyncGenerator[bytes, None]:
+    """Pass a body on, as long as it keeps coming."""
+    loop = asyncio.get_running_loop()
+    began_s, total_bytes = loop.time(), 0
+    while True:
+        try:
+            async with asyncio.timeout(pause_s):
+                data = await anext(stream, None)
+        except TimeoutError as error:
+            raise UploadTooSlow(f"nothing of the upload came for {pause_s:g} s") from error
+        if data is None:
+            return
+        total_bytes += len(data)
+        overdue_s = loop.time() - began_s - pause_s
+        if total_bytes < overdue_s * MIN_BYTES_PER_S:
+            raise UploadTooSlow(f"the upload comes at less than {MIN_BYTES_PER_S:,} bytes a second")
+        yield data
 
 
 async def _write(file: IO[bytes], pieces: list[bytes]) -> None:

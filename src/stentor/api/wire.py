@@ -18,6 +18,9 @@ from stentor.whisper.languages import language_name
 FRAMES_PER_S = 100
 """`seek` counts frames of 10 ms, as openai/whisper transcribe.py does."""
 
+POSITIONS_PER_S = 50
+"""Whisper's encoder makes a position of 20 ms of audio. Source: openai/whisper TOKENS_PER_SECOND."""
+
 
 class ResponseFormat(StrEnum):
     """What a transcript can be asked for as."""
@@ -69,6 +72,30 @@ class VerboseJson(BaseModel):
     usage: DurationUsage
 
 
+class TokenUsage(BaseModel):
+    """What a streamed answer is billed by: positions of the encoder in, tokens of text out."""
+
+    type: Literal["tokens"] = "tokens"
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class DeltaEvent(BaseModel):
+    """More text."""
+
+    type: Literal["transcript.text.delta"] = "transcript.text.delta"
+    delta: str
+
+
+class DoneEvent(BaseModel):
+    """The whole text, once, at the end."""
+
+    type: Literal["transcript.text.done"] = "transcript.text.done"
+    text: str
+    usage: TokenUsage
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, for people (`message`) and programs (the rest)."""
 
@@ -98,6 +125,13 @@ class ModelList(BaseModel):
 
     object: Literal["list"] = "list"
     data: list[ModelCard]
+
+
+def token_usage(transcript: Transcript) -> TokenUsage:
+    """Count what went into the model and what came out."""
+    heard = round(transcript.duration_s * POSITIONS_PER_S)
+    written = sum(len(segment.tokens) for segment in transcript.segments)
+    return TokenUsage(input_tokens=heard, output_tokens=written, total_tokens=heard + written)
 
 
 def render(transcript: Transcript, response_format: ResponseFormat) -> tuple[str, str]:

@@ -37,6 +37,7 @@ class AudioReport:
     """What was found out about a file while it was read; see the attributes of `AudioReader`."""
 
     format: str | None = None
+    duration_s: float | None = None
     damage: str | None = None
 
 
@@ -66,7 +67,7 @@ def read_chunks(
     """
     report = report or AudioReport()
     with AudioReader(fd, limits, stop) as reader:
-        report.format = reader.format
+        report.format, report.duration_s = reader.format, reader.duration_s
         yield from chunks(reader.blocks(), search_s=search_s)
         report.damage = reader.damage
 

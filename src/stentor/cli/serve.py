@@ -11,6 +11,10 @@ import typer
 from stentor.config import Settings
 from stentor.observe.logs import set_up_logs
 
+CLEAN_UP_S = 1
+"""What is still running after the drain gets this long to notice that its connection was closed, then it is
+cancelled; its clean-up (aborts, temporary files) is awaited by the engine's and the pool's own close."""
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
@@ -33,6 +37,7 @@ def serve(
     import uvicorn
 
     from stentor.api.app import create_app
+    from stentor.cli.drain import DrainingServer
     from stentor.engine.choice import load_engine
     from stentor.models import resolve
 
@@ -45,8 +50,8 @@ def serve(
         port=settings.port,
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=round(settings.drain_timeout_s) or None,
+        timeout_graceful_shutdown=CLEAN_UP_S,
     )
-    server = uvicorn.Server(config)
+    server = DrainingServer(config, app, settings.drain_timeout_s)
     server.run()
     sys.exit(0 if server.started else 1)

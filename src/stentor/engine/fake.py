@@ -47,6 +47,7 @@ class FakeEngine:
         self._scheduler = Scheduler(slots, "stentor-engine")
         self.gate = asyncio.Event()
         self.gate.set()
+        self._gate_closes_at = -1
         self.begun: list[str] = []
         self.started: list[str] = []
         self.finished: list[str] = []
@@ -86,6 +87,10 @@ class FakeEngine:
             self._changed.clear()
             await self._changed.wait()
 
+    def close_gate_after(self, calls: int) -> None:
+        """Clear the gate once so many more calls have finished."""
+        self._gate_closes_at = len(self.finished) + calls
+
     @asynccontextmanager
     async def _computing(self, request: EngineRequest) -> AsyncIterator[Slot]:
         self.options[request.id] = request.options
@@ -99,6 +104,8 @@ class FakeEngine:
                 opened.cancel()
             yield slot
         self._record(self.finished, request.id)
+        if len(self.finished) == self._gate_closes_at:
+            self.gate.clear()
 
     def _record(self, events: list[str], *request_ids: str) -> None:
         events.extend(request_ids)

@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from stentor.errors import ClientDisconnected, Draining, Overloaded, StentorError
+
+log = structlog.get_logger()
 
 STEP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 LATENCY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -29,8 +32,17 @@ class Metrics:
             ["endpoint", "outcome", "reason"],
             registry=self.registry,
         )
-        self._active = Gauge(
-            "stentor_requests_active", "Requests between received and ended.", registry=self.registry
+        self._stages = Gauge(
+            "stentor_requests", "Requests under way, by where they are.", ["stage"], registry=self.registry
+        )
+        self._cancelled = Counter(
+            "stentor_requests_cancelled",
+            "Cancelled requests by the stage they had reached.",
+            ["stage"],
+            registry=self.registry,
+        )
+        self._aborted = Counter(
+            "stentor_engine_aborts", "Engine requests aborted.", ["stage"], registry=self.registry
         )
         self._latency = Histogram(
             "stentor_request_seconds",
@@ -80,17 +92,20 @@ class Metrics:
         if damage is not None:
             self._damaged.inc()
 
+    def aborted(self, stage: str) -> None:
+        """Count an engine request that was aborted: a `chunk`, or the language `probe`."""
+        self._aborted.labels(stage).inc()
+
     @contextmanager
-    def request(self, endpoint: str) -> Iterator[None]:
+    def request(self, endpoint: str) -> Iterator[Entry]:
         """Keep the books of one request: whatever happens inside, it ends in exactly one way."""
+        entry = Entry(self._stages)
         self._received.labels(endpoint).inc()
         began_s = time.perf_counter()
         outcome, reason = "failed", "internal_error"
         try:
-            with self._active.track_inprogress():
-                yield
+            yield entry
             outcome, reason = "finished", "ok"
-            self._latency.labels(endpoint).observe(time.perf_counter() - began_s)
         except asyncio.CancelledError:
             outcome, reason = "cancelled", "shutdown"
             raise
@@ -98,7 +113,41 @@ class Metrics:
             outcome, reason = _outcome(error), error.code
             raise
         finally:
+            seconds = time.perf_counter() - began_s
+            stage, entry.stage = entry.stage, None
             self._ended.labels(endpoint, outcome, reason).inc()
+            if outcome == "finished":
+                self._latency.labels(endpoint).observe(seconds)
+            if outcome == "cancelled":
+                self._cancelled.labels(stage or "admission").inc()
+            log.info(
+                "request",
+                endpoint=endpoint,
+                outcome=outcome,
+                reason=reason,
+                stage=stage,
+                seconds=round(seconds, 3),
+            )
+
+
+class Entry:
+    """A request in the books: where it is now."""
+
+    def __init__(self, stages: Gauge) -> None:
+        self._stages = stages
+        self._stage: str | None = None
+
+    @property
+    def stage(self) -> str | None:
+        return self._stage
+
+    @stage.setter
+    def stage(self, stage: str | None) -> None:
+        if self._stage is not None:
+            self._stages.labels(self._stage).dec()
+        if stage is not None:
+            self._stages.labels(stage).inc()
+        self._stage = stage
 
 
 def _outcome(error: StentorError) -> str:
