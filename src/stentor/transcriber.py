@@ -22,6 +22,7 @@ import structlog
 
 from stentor.audio.chunker import is_silent
 from stentor.audio.reader import AudioReport, ReaderLimits, read_chunks
+from stentor.audio.vad import VadOptions
 from stentor.engine.base import Engine
 from stentor.errors import AudioError, InvalidValue
 from stentor.observe.metrics import Metrics
@@ -46,12 +47,13 @@ OnPart = Callable[[Part], Awaitable[None]]
 class AudioRequest:
     """One call: audio in an open, seekable file, and how to listen. The file stays the caller's.
 
-    `report` is filled in while the audio is read.
+    `vad` leaves out what is not speech; `report` is filled in while the audio is read.
     """
 
     request_id: str
     fd: int
     options: DecodeOptions
+    vad: VadOptions | None = None
     report: AudioReport = field(default_factory=AudioReport)
 
 
@@ -140,7 +142,7 @@ class Transcriber:
     async def _reading(self, request: AudioRequest) -> AsyncIterator[Steps[Chunk]]:
         """The request's audio, chunk by chunk, each a step of the pool; then what was found out about it."""
         report = request.report
-        read = partial(read_chunks, request.fd, self._limits, report=report)
+        read = partial(read_chunks, request.fd, self._limits, vad=request.vad, report=report)
         try:
             async with self._pool.steps(read) as chunks:
                 yield chunks

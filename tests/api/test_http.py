@@ -96,6 +96,13 @@ async def test_fields_are_checked_by_name(
     assert error_of(response)["param"] == param
 
 
+async def test_an_object_may_come_as_json(http: httpx.AsyncClient, audio: bytes) -> None:
+    strategy = '{"type": "server_vad", "prefix_padding_ms": 100}'
+    assert (await http.post(PATH, **form(audio, chunking_strategy=strategy))).json()["text"] == ""
+    refused = await http.post(PATH, **form(audio, chunking_strategy="{broken"))
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "chunking_strategy")
+
+
 async def test_a_field_twice_is_refused(http: httpx.AsyncClient, audio: bytes) -> None:
     response = await http.post(PATH, data={"language": ["en", "de"]}, files={"file": ("a", audio)})
     assert (response.status_code, error_of(response)["param"]) == (400, "language")

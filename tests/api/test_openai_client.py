@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -156,6 +157,21 @@ async def test_a_stream_of_subtitles_is_refused(client: openai.AsyncOpenAI, audi
     assert refused.value.param == "stream"
 
 
+@pytest.mark.parametrize(
+    "strategy", ["auto", {"type": "server_vad", "threshold": 0.4, "silence_duration_ms": 300}]
+)
+async def test_voice_activity_detection_leaves_noise_out(
+    client: openai.AsyncOpenAI, audio: Path, strategy: Any
+) -> None:
+    answer = await client.audio.transcriptions.create(
+        file=audio, model="whisper-1", chunking_strategy=strategy
+    )
+    assert answer.text == ""
+    assert answer.usage is not None
+    assert answer.usage.type == "duration"
+    assert answer.usage.seconds == pytest.approx(70)
+
+
 async def test_bare_bytes_are_sniffed(client: openai.AsyncOpenAI, audio: Path) -> None:
     content = await asyncio.to_thread(audio.read_bytes)
     answer = await client.audio.transcriptions.create(file=content, model="whisper-1")
@@ -187,7 +203,8 @@ async def test_an_unknown_model_is_404(client: openai.AsyncOpenAI, audio: Path) 
         ("timestamp_granularities", ["word"]),
         ("timestamp_granularities", ["segment"]),  # needs verbose_json
         ("include", ["logprobs"]),
-        ("chunking_strategy", "auto"),
+        ("chunking_strategy", "loud"),
+        ("chunking_strategy", {"type": "server_vad", "threshold": 7}),
         ("keywords", ["Dickens"]),
     ],
 )

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from stentor.api.wire import ResponseFormat
+from stentor.audio.vad import VadOptions
 from stentor.errors import InvalidValue
 from stentor.types import DecodeOptions, Task
 from stentor.whisper.languages import language_code
 
 LIST_FIELDS = frozenset({"timestamp_granularities"})
 """Fields that may come more than once. OpenAI's client adds brackets to their names; people often do not."""
+
+
+class ServerVad(BaseModel):
+    """`chunking_strategy` as an object: what counts as speech and as a pause."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["server_vad"]
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=5_000)] = 300
+    silence_duration_ms: Annotated[int, Field(ge=100, le=10_000)] = 500
 
 
 class TranscriptionForm(BaseModel):
@@ -31,6 +44,10 @@ class TranscriptionForm(BaseModel):
     timestamp_granularities: Annotated[
         tuple[Literal["segment"], ...], Field(description="segment, with verbose_json only.")
     ] = ()
+    chunking_strategy: Annotated[
+        Literal["auto"] | ServerVad | None,
+        Field(description="auto, or server_vad with its parameters: leave out what is not speech."),
+    ] = None
     stream: Annotated[
         bool, Field(description="Send the text as server-sent events while it becomes final.")
     ] = False
@@ -54,6 +71,23 @@ class TranscriptionForm(BaseModel):
             )
         return self
 
+    @field_validator("chunking_strategy", mode="before")
+    @classmethod
+    def _json_object(cls, value: object) -> object:
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            return json.loads(value)
+        return value
+
+    @property
+    def vad(self) -> VadOptions | None:
+        """What voice activity detection is asked for."""
+        strategy = self.chunking_strategy
+        if strategy is None:
+            return None
+        if strategy == "auto":
+            return VadOptions()
+        return VadOptions(strategy.threshold, strategy.prefix_padding_ms, strategy.silence_duration_ms)
+
     def options(self, task: Task) -> DecodeOptions:
         """How the engine shall listen."""
         return DecodeOptions(self.language, task, self.prompt, self.temperature)
@@ -65,15 +99,15 @@ def parse_form(fields: Iterable[tuple[str, str]]) -> TranscriptionForm:
     Raises:
         InvalidValue: A field is unknown, comes twice, or has a value we cannot honour; `param` names it.
     """
-    values: dict[str, str | list[str]] = {}
+    values: dict[str, str | list[str] | dict[str, str]] = {}
     for raw_name, value in fields:
-        name = raw_name.removesuffix("[]")
-        if name in LIST_FIELDS:
-            values.setdefault(name, [])
-            seen = values[name]
-            assert isinstance(seen, list)
-            seen.append(value)
-        elif name in values:
+        name, _, key = raw_name.partition("[")
+        known = values.get(name)
+        if key == "]" or (name in LIST_FIELDS and not key):  # include[]=…, and include=… as people write it
+            values[name] = [*known, value] if isinstance(known, list) else [value]
+        elif key.endswith("]"):  # chunking_strategy[type]=…, as OpenAI's client writes an object
+            values[name] = {**known, key[:-1]: value} if isinstance(known, dict) else {key[:-1]: value}
+        elif known is not None:
             raise InvalidValue(f"the field {name} comes more than once", param=name)
         else:
             values[name] = value

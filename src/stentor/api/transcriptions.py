@@ -98,7 +98,7 @@ async def _answer(request: Request, task: Task) -> Response:
         )
         entry.stage = "transcribing"
         form = check(upload.fields)
-        audio = AudioRequest(request.state.request_id, upload.audio.fileno(), form.options(task))
+        audio = AudioRequest(request.state.request_id, upload.audio.fileno(), form.options(task), form.vad)
         place.duration_s = lambda: audio.report.duration_s
         transcribe = partial(_transcribe, services, place, audio)
         if form.stream:

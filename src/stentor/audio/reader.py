@@ -24,6 +24,7 @@ from stentor.audio.libav import LibavDecoder
 from stentor.audio.limits import SUPPORTED, DecodeFailure, Decoder, ReaderLimits, Stopped, too_long
 from stentor.audio.sndfile import SndfileDecoder
 from stentor.audio.sniff import sniff
+from stentor.audio.vad import VadOptions, speech_chunks
 from stentor.errors import AudioError, AudioTooLong
 from stentor.types import SAMPLE_RATE, Chunk, Samples
 
@@ -47,6 +48,7 @@ def read_chunks(
     stop: threading.Event,
     *,
     search_s: float = 5.0,
+    vad: VadOptions | None = None,
     report: AudioReport | None = None,
 ) -> Iterator[Chunk]:
     """Read an open file chunk by chunk; each step decodes as much as its chunk needs.
@@ -58,6 +60,7 @@ def read_chunks(
         limits: What the audio may be.
         stop: Ends the running step when set.
         search_s: See `chunks`.
+        vad: Leave out what is not speech; see `speech_chunks`. By default all audio is kept.
         report: Filled in on the way.
 
     Raises:
@@ -68,7 +71,10 @@ def read_chunks(
     report = report or AudioReport()
     with AudioReader(fd, limits, stop) as reader:
         report.format, report.duration_s = reader.format, reader.duration_s
-        yield from chunks(reader.blocks(), search_s=search_s)
+        if vad is None:
+            yield from chunks(reader.blocks(), search_s=search_s)
+        else:
+            yield from speech_chunks(reader.blocks(), vad, search_s=search_s)
         report.damage = reader.damage
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,16 @@ from stentor.engine.choice import load_engine
 from stentor.errors import StentorError
 from stentor.models import resolve
 from stentor.preprocess import PreprocessPool
+from stentor.structured import task_group
 from stentor.transcriber import AudioRequest, Transcriber
-from stentor.types import DecodeOptions, Part, Transcript
+from stentor.types import Part, Transcript
 
 SUFFIXES = {ResponseFormat.TEXT: "txt", ResponseFormat.VERBOSE_JSON: "json"}
 """File name endings, where they are not the format's own name."""
 
+
+Ask = Callable[[str, int], AudioRequest]
+"""Makes the request for a file, from its name and its descriptor."""
 
 LIMITS = ReaderLimits(max_audio_s=float("inf"))
 """The files are the caller's own: no limit on their length but the caller's patience."""
@@ -56,9 +60,13 @@ class Outlet:
 
 
 async def transcribe_all(
-    files: Sequence[Path], settings: Settings, options: DecodeOptions, outlet: Outlet, shown: Display
+    files: Sequence[Path], settings: Settings, ask: Ask, outlet: Outlet, shown: Display
 ) -> int:
-    """Transcribe all files, several at once, and say how many failed."""
+    """Transcribe all files, several at once, and say how many failed.
+
+    Raises:
+        ModelError: The model cannot be had.
+    """
     model = resolve(settings.model, cache_dir=settings.cache_dir)
     engine = load_engine(model, slots=settings.resolved_engine_slots, device=settings.device)
     pool = PreprocessPool(settings.resolved_preprocess_workers)
@@ -69,13 +77,13 @@ async def transcribe_all(
     async def one(path: Path) -> Transcript | None:
         async with at_once:
             try:
-                return await _transcribe_one(transcriber, pool, path, options, shown)
+                return await _transcribe_one(transcriber, pool, path, ask, shown)
             except (StentorError, OSError) as error:
                 shown.fail(str(path), error.message if isinstance(error, StentorError) else str(error))
                 return None
 
     try:
-        async with asyncio.TaskGroup() as group:
+        async with task_group() as group:
             tasks = [(path, group.create_task(one(path))) for path in files]
             for path, task in tasks:
                 transcript = await task
@@ -90,7 +98,7 @@ async def transcribe_all(
 
 
 async def _transcribe_one(
-    transcriber: Transcriber, pool: PreprocessPool, path: Path, options: DecodeOptions, shown: Display
+    transcriber: Transcriber, pool: PreprocessPool, path: Path, ask: Ask, shown: Display
 ) -> Transcript:
     name = str(path)
     fd = os.open(path, os.O_RDONLY)
@@ -100,7 +108,7 @@ async def _transcribe_one(
         async def on_part(part: Part) -> None:
             shown.advance(name, part.end_s)
 
-        transcript = await transcriber.transcribe(AudioRequest(name, fd, options), on_part)
+        transcript = await transcriber.transcribe(ask(name, fd), on_part)
     finally:
         os.close(fd)
     shown.finish(name, transcript.duration_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,13 +37,16 @@ def transcribe(
     ),
     format: Annotated[ResponseFormat, typer.Option(help="What to write.")] = ResponseFormat.TEXT,
     prompt: Annotated[str | None, typer.Option(help="Text before the audio: names, spelling, style.")] = None,
+    vad: Annotated[bool, typer.Option("--vad", help="Leave out what is not speech.")] = False,
     output: Annotated[
         Path | None, typer.Option(file_okay=False, help="Write one file per input here instead of stdout.")
     ] = None,
 ) -> None:
     """Transcribe files. Exit codes: 0 all good, 1 some file failed, 2 usage."""
+    from stentor.audio.vad import VadOptions
     from stentor.cli.files import Outlet, transcribe_all  # heavy, and `--help` needs none of it
     from stentor.cli.progress import display
+    from stentor.transcriber import AudioRequest
 
     try:
         code = language_code(language) if language else None
@@ -54,5 +58,6 @@ def transcribe(
     with display() as shown:
         outlet = Outlet(format, output, inputs)
         options = DecodeOptions(code, task.value, prompt)
-        failures = asyncio.run(transcribe_all(inputs, settings, options, outlet, shown))
+        ask = partial(AudioRequest, options=options, vad=VadOptions() if vad else None)
+        failures = asyncio.run(transcribe_all(inputs, settings, ask, outlet, shown))
     raise typer.Exit(1 if failures else 0)
