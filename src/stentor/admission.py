@@ -19,7 +19,7 @@ SMOOTHING = 0.2
 """Weight of the newest observation in a measured rate: about the last ten count."""
 
 FIRST_RETRY_S = 1.0
-"""Retry-After while nothing has been measured yet."""
+"""How long a place is thought to be held while nothing has been measured yet."""
 
 MAX_RETRY_S = 60.0
 """OpenAI's client takes no advice to wait for longer (openai 3.57, _calculate_retry_timeout)."""
@@ -92,7 +92,7 @@ class Admission:
         self._clock = clock
         self._places: set[Place] = set()
         self._freed_at_s: float | None = None
-        self._interval_s = FIRST_RETRY_S
+        self._interval_s = FIRST_RETRY_S / budgets.max_requests
         self._line_s = 0.0
         self._audio_since_s = clock()
         self._rtfx = 0.0

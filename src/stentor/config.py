@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
+
+from stentor.errors import SetupError
 
 
 def usable_cpus() -> int:
@@ -72,6 +75,23 @@ class Settings(BaseSettings):
         NonNegativeFloat, Field(description="Seconds that running work may take after SIGTERM.")
     ] = 30.0
     log_json: Annotated[bool, Field(description="Log lines as JSON instead of for people.")] = False
+
+    @classmethod
+    def load(cls, **given: Any) -> Settings:
+        """Settings from the environment, with those given on the command line over them.
+
+        Raises:
+            SetupError: One of them has a value it cannot have.
+        """
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            problems = "; ".join(
+                f"STENTOR_{str(problem['loc'][0]).upper()}: {problem['msg']}" for problem in error.errors()
+            )
+            raise SetupError(f"settings: {problems}") from error
+        except SettingsError as error:  # a list that is not JSON
+            raise SetupError(f"settings: {error}") from error
 
     @classmethod
     def markdown_table(cls) -> str:

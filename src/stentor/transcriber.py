@@ -128,8 +128,10 @@ class Transcriber:
         under_way: asyncio.Queue[Hearing | None],
     ) -> None:
         """Bring chunk after chunk on its way, as far as the window allows; None says that it was the last."""
+        decoded_s = 0.0
         async for chunk in chunks:
-            self._metrics.decoded(chunk.duration_s)
+            self._metrics.decoded(chunk.end_s - decoded_s)
+            decoded_s = chunk.end_s
             task = None
             if not is_silent(chunk.samples):
                 if options.language is None:

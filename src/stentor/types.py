@@ -14,6 +14,9 @@ SAMPLE_RATE = 16_000
 MAX_CHUNK_S = 30
 """Seconds an engine sees at once. Source: openai/whisper audio.py, CHUNK_LENGTH."""
 
+SEAM_S = 0.3
+"""Seconds of pause that stay on either side of a place where silence was left out of a chunk."""
+
 Samples: TypeAlias = NDArray[np.float32]
 """float32 (n_samples,), mono, 16 kHz, nominally [-1, 1], always finite."""
 
@@ -61,17 +64,28 @@ class Chunk:
         """A time in the chunk as a time in the file.
 
         Where two pieces meet, what ends there ended before the silence that was left out, and what begins
-        there began after it.
+        there began after it; so it is within `SEAM_S` of the place, as an engine may put either anywhere
+        into the pause that it hears.
         """
         if not self.pieces:
             return self.start_s + chunk_s
-        at = round(chunk_s * SAMPLE_RATE)
+        at, slack = round(chunk_s * SAMPLE_RATE), round(SEAM_S * SAMPLE_RATE)
         piece = self.pieces[0]
         for following in self.pieces[1:]:
-            if following.chunk_samples > at or (ending and following.chunk_samples == at):
+            seam = following.chunk_samples
+            if ending and at <= seam + slack:
+                at = min(at, seam)
+                break
+            if not ending and at < seam - slack:
                 break
             piece = following
-        return chunk_s + (piece.file_samples - piece.chunk_samples) / SAMPLE_RATE
+        return (max(at, piece.chunk_samples) - piece.chunk_samples + piece.file_samples) / SAMPLE_RATE
+
+    def file_span(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """A span of the chunk as a span of the file."""
+        start, end = self.file_s(start_s), self.file_s(end_s, ending=True)
+        # What lies wholly in the pause at a seam would begin after it and end before it.
+        return start, end if end >= start else start + (end_s - start_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +119,12 @@ class Segment:
 
     def placed(self, chunk: Chunk) -> Segment:
         """The same segment in the timeline of the file that its chunk is from."""
-        words = tuple(
-            replace(
-                word,
-                start_s=chunk.file_s(word.start_s),
-                end_s=chunk.file_s(word.end_s, ending=True),
-            )
-            for word in self.words
-        )
-        return replace(
-            self,
-            start_s=chunk.file_s(self.start_s),
-            end_s=chunk.file_s(self.end_s, ending=True),
-            words=words,
-        )
+        start_s, end_s = chunk.file_span(self.start_s, self.end_s)
+        words = []
+        for word in self.words:
+            word_start_s, word_end_s = chunk.file_span(word.start_s, word.end_s)
+            words.append(replace(word, start_s=word_start_s, end_s=word_end_s))
+        return replace(self, start_s=start_s, end_s=end_s, words=tuple(words))
 
 
 @dataclass(frozen=True, slots=True)

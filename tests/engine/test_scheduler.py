@@ -61,6 +61,15 @@ async def test_a_short_clip_goes_before_the_later_chunks_of_a_long_file(schedule
     assert record.turns == ["long-0", "clip-0", "long-1", "long-2", "long-3"]
 
 
+async def test_requests_of_one_chunk_go_in_the_order_of_their_coming(scheduler: Scheduler) -> None:
+    record = Record(scheduler)
+    lengths_s = {"a": 30, "b": 20, "c": 5, "d": 29, "e": 1}
+    tasks = record.start(*(request(name, seconds=seconds) for name, seconds in lengths_s.items()))
+    await asyncio.sleep(0)
+    await record.let_go_in_turn(tasks)
+    assert record.turns == ["a-0", "b-0", "c-0", "d-0", "e-0"]
+
+
 async def test_two_long_files_take_turns(scheduler: Scheduler) -> None:
     record = Record(scheduler)
     tasks = record.start(*(request("a", index) for index in range(3)))

@@ -118,6 +118,7 @@ async def test_leaving_in_mid_stream_aborts_the_rest(
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(head(len(stream_body)) + stream_body)
     assert b"chunk 0" in await reader.readuntil(b"}\n\n")
+    await engine.until(lambda e: len(e.begun) > len(e.finished) + 1)
     writer.close()
     await until(lambda: cancelled(served) == 1)
     assert engine.aborted

@@ -41,9 +41,9 @@ async def service(*arguments: str) -> AsyncIterator[Service]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(SERVICE), *arguments, stdout=asyncio.subprocess.PIPE
     )
-    assert process.stdout is not None
-    port = int(await process.stdout.readline())
     try:
+        assert process.stdout is not None
+        port = int(await process.stdout.readline())
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
             yield Service(process, http)
     finally:

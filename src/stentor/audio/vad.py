@@ -15,7 +15,7 @@ import numpy as np
 
 from stentor.audio.packer import Packer
 from stentor.audio.silero import WINDOW_SAMPLES, Probabilities, SileroDetector, Windows
-from stentor.types import SAMPLE_RATE, Chunk, Samples
+from stentor.types import SAMPLE_RATE, SEAM_S, Chunk, Samples
 
 Detector = Callable[[Windows], Probabilities]
 """Hears the windows of one stream, call after call: float32 (n, 512) in, n probabilities of speech out."""
@@ -26,7 +26,7 @@ HYSTERESIS = 0.15
 MIN_SPEECH_SAMPLES = SAMPLE_RATE // 10
 """100 ms. What is shorter is a click or a breath; a "yes" is longer."""
 
-PAUSE_SAMPLES = 3 * SAMPLE_RATE // 10
+PAUSE_SAMPLES = round(SEAM_S * SAMPLE_RATE)
 """300 ms of the file stay behind speech, so that no ending is clipped and an engine hears the pause."""
 
 LEAST_LEFT_OUT_SAMPLES = SAMPLE_RATE // 2
@@ -36,10 +36,10 @@ an engine to slip."""
 
 @dataclass(frozen=True, slots=True)
 class VadOptions:
-    """What counts as speech and as a pause. Names and defaults are those of OpenAI's `server_vad`.
+    """What counts as speech and as a pause. The names are those of OpenAI's `server_vad`.
 
     Attributes:
-        threshold: Probability in (0, 1] from which on a window is speech.
+        threshold: Probability in [0, 1] from which on a window is speech.
         prefix_padding_ms: How much of the file before speech goes along with it.
         silence_duration_ms: How long a silence must last to end a stretch of speech.
     """
@@ -68,9 +68,6 @@ def speech_chunks(
         options: What counts as speech and as a pause.
         detector: Tells speech from the rest, for this stream alone; by default Silero behind its gate.
         search_s: Where speech must be cut, how far before the limit the quiet place is looked for.
-
-    Raises:
-        SetupError: No detector was given, and onnxruntime is not installed.
     """
     detector = detector or SileroDetector()
     finder = SpeechFinder(options)

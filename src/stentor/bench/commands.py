@@ -1,4 +1,4 @@
-"""`stentor bench`: a load for a server, the same files through a peer, and the preprocessing by itself.
+"""`stentor bench`: how fast a server is, and what it does about clients that leave or misbehave.
 
 httpx, jiwer, matplotlib and psutil come with an extra, so everything that needs them is imported when a
 command runs: the rest of the command line works without.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,6 +19,7 @@ from rich.console import Console
 from stentor.errors import SetupError
 
 if TYPE_CHECKING:
+    from stentor.bench.calls import Target
     from stentor.bench.report import Measurement
 
 EXTRA_MODULES = frozenset({"httpx", "jiwer", "matplotlib", "psutil", "whisper_normalizer"})
@@ -33,6 +34,11 @@ LanguageOption = Annotated[str | None, typer.Option(help="Only files in this lan
 PrefixOption = Annotated[str, typer.Option(help="Only files whose path in the manifest begins so.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Only so many files, from the start.")]
 SendLanguageOption = Annotated[bool, typer.Option(help="Tell the language, or let it be detected.")]
+SpeechOption = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Speech to make inputs from.")]
+ServerOption = Annotated[str | None, typer.Option("--url", help="A running server; else one is started.")]
+PidOption = Annotated[int | None, typer.Option(help="With --url: the server's pid, to watch its tree.")]
+MetricsOption = Annotated[str, typer.Option(help='With --url: where a Stentor counts; "" for other servers.')]
+KeyOption = Annotated[str | None, typer.Option(envvar="STENTOR_BENCH_API_KEY", show_envvar=True)]
 JsonOption = Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append one line per level.")]
 
 
@@ -49,7 +55,7 @@ def load(
     pid: Annotated[int | None, typer.Option(help="The server's pid: CPU and memory of its tree.")] = None,
     health_path: Annotated[str, typer.Option(help="Probed every 20 ms.")] = "/health/live",
     json_file: JsonOption = None,
-    api_key: Annotated[str | None, typer.Option(envvar="STENTOR_BENCH_API_KEY", show_envvar=True)] = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Send every file once at each level of concurrency."""
     levels = _levels(concurrency)
@@ -137,6 +143,98 @@ def preprocess(
         answered = run_parts(plan, part.split(","), speech, json_file=json_file, plot=plot)
     if not answered:
         raise typer.Exit(1)
+
+
+@app.command()
+def cancel(
+    speech: SpeechOption,
+    url: ServerOption = None,
+    pid: PidOption = None,
+    model: Annotated[str, typer.Option(help="To serve; with --url, its name there.")] = "tiny.en",
+    metrics_path: MetricsOption = "/metrics",
+    stage: Annotated[str, typer.Option(help="Where to leave; see stages.py. [default: all]")] = "",
+    disconnect: Annotated[str, typer.Option(help="How to leave.")] = "fin,rst",
+    repeats: Annotated[int, typer.Option(min=1, help="Medians of so many.")] = 3,
+    long_s: Annotated[float, typer.Option(min=1, help="Seconds of a long audio.")] = 600.0,
+    limit_s: Annotated[float, typer.Option(min=1, help="For the server to come to rest.")] = 300.0,
+    json_file: JsonOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Leave requests at every stage: how soon is the server free, and how soon does it serve the next?"""
+    with _explained():
+        from stentor.bench.cancel import CancelPlan, run_cancel
+        from stentor.bench.servers import serving_model
+
+        plan = CancelPlan.of(stage, disconnect, repeats=repeats, long_s=long_s, limit_s=limit_s)
+        running = _running(url, model, pid, metrics_path, api_key)
+        with running or serving_model(model) as target:
+            at_rest = run_cancel(plan, target, speech, json_file=json_file)
+    if not at_rest:
+        raise typer.Exit(1)
+
+
+@app.command()
+def chaos(
+    speech: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Speech to make clips from; else noise.")
+    ] = None,
+    url: ServerOption = None,
+    pid: PidOption = None,
+    model: Annotated[str, typer.Option(help="With --url: its name there.")] = "whisper-1",
+    metrics_path: MetricsOption = "/metrics",
+    requests: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight.")] = 64,
+    seed: Annotated[int, typer.Option(help="The same seed sends the same.")] = 1,
+    max_upload_bytes: Annotated[
+        int | None, typer.Option(min=1, help="With --url: the largest body it takes.")
+    ] = None,
+    json_file: JsonOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Send good, broken, slow, oversize and abandoned requests at once; check answers, books and leaks."""
+    with _explained():
+        from stentor.bench.chaos import MAX_UPLOAD_BYTES, ChaosPlan, run_chaos
+        from stentor.bench.servers import serving_fake
+
+        running = _running(url, model, pid, metrics_path, api_key)
+        if running is None:
+            max_upload_bytes = MAX_UPLOAD_BYTES
+        plan = ChaosPlan(requests, concurrency, seed, max_upload_bytes)
+        with running or serving_fake(MAX_UPLOAD_BYTES) as target:
+            passed = run_chaos(plan, target, speech, json_file=json_file)
+    if not passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fairness(
+    speech: SpeechOption,
+    url: ServerOption = None,
+    model: Annotated[str, typer.Option(help="To serve; with --url, its name there.")] = "tiny.en",
+    long_s: Annotated[float, typer.Option(min=60, help="Seconds of the long audio.")] = 7200.0,
+    clips: Annotated[int, typer.Option(min=1, help="Short clips, one a second.")] = 60,
+    json_file: JsonOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Send a short clip a second beside a long file: does the file keep the clips waiting?"""
+    with _explained():
+        from stentor.bench.fairness import FairnessPlan, run_fairness
+        from stentor.bench.servers import serving_model
+
+        running = _running(url, model, None, "", api_key)
+        with running or serving_model(model) as target:
+            run_fairness(FairnessPlan(long_s=long_s, clips=clips), target, speech, json_file=json_file)
+
+
+def _running(
+    url: str | None, model: str, pid: int | None, metrics_path: str, api_key: str | None
+) -> AbstractContextManager[Target] | None:
+    """The server that the options tell of; None when the bench shall start one."""
+    from stentor.bench.calls import Target
+
+    if url is None:
+        return None
+    return nullcontext(Target(url, model, pid, metrics_path or None, api_key))
 
 
 def _levels(concurrency: str) -> tuple[int, ...]:

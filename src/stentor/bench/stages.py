@@ -8,30 +8,30 @@ from typing import TypeAlias
 
 from stentor.bench.series import DECODED, QUEUED, RUNNING, WAITING, Series
 
-Condition: TypeAlias = Callable[[Series, float], bool]
-"""Whether the moment to leave has come, by the series that grew and the gauges that stand; and the seconds of
-a long audio."""
+MANY = 16
+"""Requests over few slots: more of them than any decoding threads, and their chunks outnumber the slots."""
 
 DECODED_SHARE = 0.4
-"""Of a long audio, decoded: its first chunks are done. The road decodes two more chunks per slot than the
-engine has done; with two slots and 600 s that is 112 s ahead, so 240 s say that about 5 of 22 are done."""
+"""Of the audio, for its first chunks to be done. A request decodes two chunks per slot ahead of the engine:
+with two slots and 600 s that is 112 s, so that at 240 s some 5 of its 22 chunks are done."""
 
-QUEUED_PER_REQUEST = 1
+Condition: TypeAlias = Callable[[Series, Series, float], bool]
+"""Whether the moment to leave has come: by the series before, those of now, and the seconds of the audio."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """So many requests at once, and when they are left.
+    """So many requests at once, and when all of them are left.
 
-    With neither `when` nor `after_s` they are left as soon as all that shall be sent is sent.
+    With neither `when` nor `after_s` that is as soon as all that shall be sent is sent.
 
     Attributes:
-        requests: All of them are left at once.
+        requests: How many.
         long: Whether the audio is long, or makes one chunk.
         sent: The share of the form that is sent.
         language: None lets the server detect it.
-        when: The moment to leave, for a server whose series can be read.
-        after_s: Seconds from the first byte to the leaving: for every server, or where `when` cannot be seen.
+        when: The moment, for a server whose series can be read.
+        after_s: Seconds after the first byte, where there is no `when` or it cannot be seen.
     """
 
     requests: int = 1
@@ -42,33 +42,17 @@ class Stage:
     after_s: float | None = None
 
 
-def _audio_waits(now: Series, long_s: float) -> bool:
-    return now[WAITING] >= 1
-
-
-def _many_queued(now: Series, long_s: float) -> bool:
-    return now[QUEUED] >= MANY
-
-
-def _some_done(now: Series, long_s: float) -> bool:
-    return now[DECODED] >= DECODED_SHARE * long_s
-
-
-def _computing(now: Series, long_s: float) -> bool:
-    return now[RUNNING] >= 1
-
-
-MANY = 16
-"""Requests over few slots: at least as many chunks wait for the engine, and files for their decoding."""
-
 STAGES: Mapping[str, Stage] = {
     "uploading": Stage(sent=0.5),
     "uploaded": Stage(),
-    "decoding": Stage(MANY, when=_audio_waits, after_s=1.0),
-    "queued": Stage(MANY, when=_many_queued, after_s=5.0),
-    "engine": Stage(when=_some_done, after_s=5.0),
-    # The first work that the engine is given is the probe, unless its model knows one language only.
-    "language": Stage(language=None, when=_computing, after_s=1.0),
-    "one_chunk": Stage(long=False, when=_computing, after_s=0.5),
+    "decoding": Stage(MANY, when=lambda before, now, audio_s: now[WAITING] >= 1, after_s=1.0),
+    "queued": Stage(MANY, when=lambda before, now, audio_s: now[QUEUED] >= MANY, after_s=5.0),
+    "engine": Stage(
+        when=lambda before, now, audio_s: now[DECODED] - before[DECODED] >= DECODED_SHARE * audio_s,
+        after_s=5.0,
+    ),
+    # The first that an engine is given is the probe, unless its model knows one language only.
+    "language": Stage(language=None, when=lambda before, now, audio_s: now[RUNNING] >= 1, after_s=1.0),
+    "one_chunk": Stage(long=False, when=lambda before, now, audio_s: now[RUNNING] >= 1, after_s=0.5),
     "dropped": Stage(8, after_s=2.0),
 }

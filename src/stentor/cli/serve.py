@@ -31,7 +31,7 @@ def serve(
 ) -> None:
     """Serve OpenAI's audio API. Every option also has an environment variable (STENTOR_HOST, …)."""
     given: dict[str, Any] = {name: value for name, value in locals().items() if value is not None}
-    settings = Settings(**given)
+    settings = Settings.load(**given)
     set_up_logs(as_json=settings.log_json)
 
     import uvicorn

@@ -6,7 +6,7 @@ import asyncio
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -52,8 +52,7 @@ def transcribe(
         code = language_code(language) if language else None
     except InvalidValue as error:
         raise typer.BadParameter(error.message, param_hint="--language") from error
-    given: dict[str, Any] = {"model": model} if model else {}
-    settings = Settings(**given)
+    settings = Settings.load(**({"model": model} if model else {}))
     inputs = list(dict.fromkeys(files))
     with display() as shown:
         outlet = Outlet(format, output, inputs)

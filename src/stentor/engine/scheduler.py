@@ -77,7 +77,7 @@ class Scheduler:
     def __init__(self, slots: int, thread_name: str) -> None:
         self.slots = slots
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix=thread_name)
-        self._queue: list[tuple[float, float, int, Slot]] = []
+        self._queue: list[tuple[float, int, Slot]] = []
         self._order = itertools.count()
         self._turns = 0
         self._known: dict[str, Slot] = {}
@@ -145,25 +145,24 @@ class Scheduler:
 
     def _enqueue(self, slot: Slot) -> None:
         request = slot.request
-        cost_s = request.chunk.duration_s
         start_s = max(self._virtual_s, self._finish_s.get(request.request_id, 0.0))
-        self._finish_s[request.request_id] = start_s + cost_s
-        heapq.heappush(self._queue, (start_s, cost_s, next(self._order), slot))
+        self._finish_s[request.request_id] = start_s + request.chunk.duration_s
+        heapq.heappush(self._queue, (start_s, next(self._order), slot))
         self._dispatch()
 
     def _dispatch(self) -> None:
         while self._queue and self.running < self.slots:
-            start_s, _, _, slot = self._next()
-            self._virtual_s = max(self._virtual_s, start_s)
+            self._virtual_s = max(self._virtual_s, self._queue[0][0])
+            slot = self._next()
             self.running += 1
             slot.turn.set_result(None)
 
-    def _next(self) -> tuple[float, float, int, Slot]:
+    def _next(self) -> Slot:
         self._turns += 1
         if self._turns % OLDEST_EVERY:
-            return heapq.heappop(self._queue)
-        oldest = min(self._queue, key=lambda entry: entry[2])
-        self._drop(oldest[-1])
+            return heapq.heappop(self._queue)[-1]
+        oldest = min(self._queue, key=lambda entry: entry[1])[-1]
+        self._drop(oldest)
         return oldest
 
     def _drop(self, slot: Slot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,17 @@ def test_silence_that_was_left_out_is_in_the_times_again() -> None:
     part = Stitcher().add(packed, said)
     assert [(s.start_s, s.end_s) for s in part.segments] == [(10.5, 12.0), (40.0, 44.0), (11.0, 41.0)]
     assert part.end_s == 44.0
+
+
+def test_what_begins_or_ends_in_the_pause_at_a_seam_is_on_its_own_side() -> None:
+    samples = np.zeros(6 * SAMPLE_RATE, np.float32)
+    pieces = (Piece(0, 10 * SAMPLE_RATE), Piece(2 * SAMPLE_RATE, 40 * SAMPLE_RATE))
+    packed = Chunk(0, 10 * SAMPLE_RATE, samples, pieces=pieces)
+    said = [Segment(" early", 1.75, 4.0), Segment(" late", 0.0, 2.25), Segment(" within", 1.9, 2.1)]
+    part = Stitcher().add(packed, said)
+    spans = [(s.start_s, s.end_s) for s in part.segments]
+    assert spans[:2] == [(40.0, 42.0), (10.0, 12.0)]
+    assert spans[2] == pytest.approx((40.0, 40.2))
 
 
 def test_a_seam_gets_the_space_it_lacks_and_no_second_one() -> None:
