@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     ] = 256
     max_queued_audio_s: Annotated[
         PositiveFloat, Field(description="Audio admitted and not yet transcribed; more gets 429.")
-    ] = 12 * 3600.0
+    ] = 24 * 3600.0
     max_stored_bytes: Annotated[PositiveInt, Field(description="Uploads on disk at once; more gets 429.")] = (
         8 << 30
     )

@@ -26,7 +26,7 @@ REFUSED = {"raw_mulaw_8k.ulaw"}
 
 MAX_WER = 0.10
 MAX_CER = 0.20
-"""For the three browser recordings in Dutch and German: base mishears a word of seven in them, also as wav, and
+"""For the three browser recordings in Dutch and German: base mishears a word of seven, also as wav, and
 characters still tell whether it was given the right sound."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stentor.engine.fake import FakeEngine
 from support.audio import noise, write
-from support.server import serving
+from support.server import Dial, serving
 
 
 @pytest.mark.timeout(60)
@@ -39,7 +39,7 @@ async def test_two_hundred_at_once_over_a_limit_of_sixteen(tmp_path: Path) -> No
     assert received == count["finished"] + count["rejected"]
 
 
-async def test_the_refused_need_not_send_their_body(tmp_path: Path) -> None:
+async def test_the_refused_need_not_send_their_body(dial: Dial, tmp_path: Path) -> None:
     engine = FakeEngine()
     engine.gate.clear()
     content = await asyncio.to_thread(write(tmp_path / "clip.flac", noise(1)).read_bytes)
@@ -50,7 +50,7 @@ async def test_the_refused_need_not_send_their_body(tmp_path: Path) -> None:
         path = "/v1/audio/transcriptions"
         running = asyncio.create_task(http.post(path, files={"file": ("a.flac", content)}))
         await engine.until(lambda e: len(e.started) == 1)
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        reader, writer = await dial(served)
         writer.write(
             f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
             "Content-Type: multipart/form-data; boundary=x\r\n\r\n".encode()

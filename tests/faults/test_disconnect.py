@@ -14,7 +14,7 @@ import pytest
 from stentor.engine.fake import FakeEngine
 from stentor.types import Segment
 from support.audio import bursts, write
-from support.server import Served, serving
+from support.server import Dial, Served, serving
 from support.waiting import until
 
 
@@ -57,8 +57,8 @@ def head(length: int) -> bytes:
     ).encode()
 
 
-async def sent(served: Served, data: bytes) -> asyncio.StreamWriter:
-    _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+async def sent(dial: Dial, served: Served, data: bytes) -> asyncio.StreamWriter:
+    _, writer = await dial(served)
     writer.write(data)
     await writer.drain()
     return writer
@@ -76,10 +76,10 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("leave", [fin, reset])
 async def test_leaving_while_the_engine_works_aborts_what_has_begun(
-    served: Served, engine: FakeEngine, body: bytes, leave: object
+    dial: Dial, served: Served, engine: FakeEngine, body: bytes, leave: object
 ) -> None:
     assert callable(leave)
-    writer = await sent(served, head(len(body)) + body)
+    writer = await sent(dial, served, head(len(body)) + body)
     await engine.until(lambda e: len(e.begun) == 4)
     leave(writer)
     await engine.until(lambda e: len(e.aborted) == 4)
@@ -90,9 +90,9 @@ async def test_leaving_while_the_engine_works_aborts_what_has_begun(
 
 
 async def test_leaving_during_the_upload_begins_nothing(
-    served: Served, engine: FakeEngine, body: bytes
+    dial: Dial, served: Served, engine: FakeEngine, body: bytes
 ) -> None:
-    writer = await sent(served, head(len(body)) + body[: len(body) // 2])
+    writer = await sent(dial, served, head(len(body)) + body[: len(body) // 2])
     await until(lambda: served.counted("stentor_requests_active") == 1)
     writer.close()
     await until(lambda: cancelled(served) == 1)
@@ -100,9 +100,9 @@ async def test_leaving_during_the_upload_begins_nothing(
 
 
 async def test_leaving_a_stream_before_its_first_byte(
-    served: Served, engine: FakeEngine, stream_body: bytes
+    dial: Dial, served: Served, engine: FakeEngine, stream_body: bytes
 ) -> None:
-    writer = await sent(served, head(len(stream_body)) + stream_body)
+    writer = await sent(dial, served, head(len(stream_body)) + stream_body)
     await engine.until(lambda e: len(e.begun) == 4)
     writer.close()
     await engine.until(lambda e: len(e.aborted) == 4)
@@ -111,11 +111,11 @@ async def test_leaving_a_stream_before_its_first_byte(
 
 
 async def test_leaving_in_mid_stream_aborts_the_rest(
-    served: Served, engine: FakeEngine, stream_body: bytes
+    dial: Dial, served: Served, engine: FakeEngine, stream_body: bytes
 ) -> None:
     engine.gate.set()
     engine.close_gate_after(1)
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    reader, writer = await dial(served)
     writer.write(head(len(stream_body)) + stream_body)
     assert b"chunk 0" in await reader.readuntil(b"}\n\n")
     await engine.until(lambda e: len(e.begun) > len(e.finished) + 1)
@@ -127,9 +127,9 @@ async def test_leaving_in_mid_stream_aborts_the_rest(
 
 
 async def test_a_half_closed_connection_is_a_client_that_left(
-    served: Served, engine: FakeEngine, body: bytes
+    dial: Dial, served: Served, engine: FakeEngine, body: bytes
 ) -> None:
-    writer = await sent(served, head(len(body)) + body)
+    writer = await sent(dial, served, head(len(body)) + body)
     await engine.until(lambda e: len(e.begun) == 4)
     writer.write_eof()
     await engine.until(lambda e: len(e.aborted) == 4)
@@ -138,10 +138,10 @@ async def test_a_half_closed_connection_is_a_client_that_left(
 
 
 async def test_leaving_in_language_detection_aborts_the_probe(
-    served: Served, engine: FakeEngine, body: bytes
+    dial: Dial, served: Served, engine: FakeEngine, body: bytes
 ) -> None:
     unnamed = body.replace(b'name="language"\r\n\r\nen', b'name="prompt"\r\n\r\nHm')
-    writer = await sent(served, head(len(unnamed)) + unnamed)
+    writer = await sent(dial, served, head(len(unnamed)) + unnamed)
     await engine.until(lambda e: len(e.started) == 1)
     writer.close()
     await engine.until(lambda e: len(e.aborted) == 1)
@@ -151,13 +151,13 @@ async def test_leaving_in_language_detection_aborts_the_probe(
 
 
 async def test_leaving_while_waiting_for_a_preprocessing_slot_begins_nothing(
-    served: Served, engine: FakeEngine, body: bytes
+    dial: Dial, served: Served, engine: FakeEngine, body: bytes
 ) -> None:
     hold = threading.Event()
     pool = served.services.pool
     busy = [asyncio.create_task(pool.run(hold.wait)) for _ in range(pool.workers)]
     await until(lambda: pool.running == pool.workers)
-    writer = await sent(served, head(len(body)) + body)
+    writer = await sent(dial, served, head(len(body)) + body)
     await until(lambda: pool.waiting == 1)
     writer.close()
     await until(lambda: pool.waiting == 0)
@@ -167,9 +167,9 @@ async def test_leaving_while_waiting_for_a_preprocessing_slot_begins_nothing(
     assert engine.begun == []
 
 
-async def test_an_upload_that_pauses_is_cut_off_with_408(engine: FakeEngine, body: bytes) -> None:
+async def test_an_upload_that_pauses_is_cut_off_with_408(dial: Dial, engine: FakeEngine, body: bytes) -> None:
     async with serving(engine, upload_pause_s=0.1) as served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        reader, writer = await dial(served)
         writer.write(head(len(body)) + body[:1000])
         assert (await reader.readline()).startswith(b"HTTP/1.1 408")
         writer.close()
@@ -177,10 +177,10 @@ async def test_an_upload_that_pauses_is_cut_off_with_408(engine: FakeEngine, bod
         assert engine.begun == []
 
 
-async def test_a_stream_that_nobody_reads_ends(engine: FakeEngine, stream_body: bytes) -> None:
+async def test_a_stream_that_nobody_reads_ends(dial: Dial, engine: FakeEngine, stream_body: bytes) -> None:
     wordy = FakeEngine(lambda request: [Segment(" word" * 2_000_000, 0, request.chunk.duration_s)])
     async with serving(wordy, send_timeout_s=0.2) as served:
-        _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
+        _, writer = await dial(served)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(head(len(stream_body)) + stream_body)
         await until(lambda: cancelled(served) == 1)
@@ -188,14 +188,16 @@ async def test_a_stream_that_nobody_reads_ends(engine: FakeEngine, stream_body: 
         await until(lambda: wordy.health().running == wordy.health().queued == 0)
 
 
-async def test_a_good_answer_after_many_left(served: Served, engine: FakeEngine, body: bytes) -> None:
+async def test_a_good_answer_after_many_left(
+    dial: Dial, served: Served, engine: FakeEngine, body: bytes
+) -> None:
     for number in range(5):
-        writer = await sent(served, head(len(body)) + body)
+        writer = await sent(dial, served, head(len(body)) + body)
         await engine.until(lambda e, n=number: len(e.begun) == 4 * (n + 1))  # type: ignore[misc]
         writer.close()
         await engine.until(lambda e, n=number: len(e.aborted) == 4 * (n + 1))  # type: ignore[misc]
     engine.gate.set()
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    reader, writer = await dial(served)
     writer.write(head(len(body)) + body)
     status = await reader.readline()
     assert status == b"HTTP/1.1 200 OK\r\n"
@@ -203,9 +205,9 @@ async def test_a_good_answer_after_many_left(served: Served, engine: FakeEngine,
     assert cancelled(served) == 5
 
 
-async def test_a_deadline_aborts_what_has_begun(engine: FakeEngine, body: bytes) -> None:
+async def test_a_deadline_aborts_what_has_begun(dial: Dial, engine: FakeEngine, body: bytes) -> None:
     async with serving(engine, request_timeout_s=0.2) as served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        reader, writer = await dial(served)
         writer.write(head(len(body)) + body)
         status = await reader.readline()
         writer.close()

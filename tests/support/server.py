@@ -7,7 +7,7 @@ unguarded handler look guarded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,9 @@ from stentor.config import Settings
 from stentor.engine.base import Engine
 from stentor.engine.fake import FakeEngine
 from support.waiting import until
+
+Dial = Callable[["Served"], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Connects to a server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,9 @@ class AudioReader:
         for raw in self._decoder.blocks():
             if self._stop is not None and self._stop.is_set():
                 raise Stopped
-            yield resampler.feed(downmix(cleaned(raw)))
+            piece = resampler.feed(downmix(cleaned(raw)))
+            del raw  # as for `frame` in libav.py
+            yield piece
         yield resampler.flush()
 
     def _open(self) -> Decoder:
