@@ -37,7 +37,7 @@ class Record:
 
     async def hold(self, request: EngineRequest) -> None:
         gate = self.gates[request.id] = asyncio.Event()
-        async with self.scheduler.slot(request):
+        async with self.scheduler.ticket(request) as ticket, ticket.slot():
             self.turns.append(request.id)
             await gate.wait()
 
@@ -68,6 +68,32 @@ async def test_requests_of_one_chunk_go_in_the_order_of_their_coming(scheduler: 
     await asyncio.sleep(0)
     await record.let_go_in_turn(tasks)
     assert record.turns == ["a-0", "b-0", "c-0", "d-0", "e-0"]
+
+
+async def test_a_clip_gets_its_turn_between_two_calls_of_a_long_files_chunk(scheduler: Scheduler) -> None:
+    turns: list[str] = []
+    first_call = asyncio.Event()
+
+    async def two_calls(request: EngineRequest, gate: asyncio.Event) -> None:
+        async with scheduler.ticket(request) as ticket:
+            for call in ("encode", "generate"):
+                async with ticket.slot():
+                    turns.append(f"{request.id} {call}")
+                    await gate.wait()
+
+    opened = asyncio.Event()
+    opened.set()
+    tasks = [asyncio.create_task(two_calls(request("long", 7), first_call))]
+    await until(lambda: len(turns) == 1)
+    tasks += [asyncio.create_task(two_calls(request(name, seconds=5), opened)) for name in ("a", "b")]
+    await until(lambda: scheduler.queued == 2)
+    first_call.set()
+    await asyncio.gather(*tasks)
+    assert turns == [
+        "long-7 encode",
+        *("a-0 encode", "a-0 generate", "b-0 encode", "b-0 generate"),  # one after the other, not all half
+        "long-7 generate",
+    ]
 
 
 async def test_two_long_files_take_turns(scheduler: Scheduler) -> None:
@@ -111,8 +137,8 @@ async def test_an_aborted_call_keeps_its_slot_until_its_thread_is_done(scheduler
         gate.wait()
 
     async def compute() -> None:
-        async with scheduler.slot(request("a")) as slot:
-            await slot.run(call)
+        async with scheduler.ticket(request("a")) as ticket:
+            await ticket.run(call)
 
     task = asyncio.create_task(compute())
     await asyncio.to_thread(began.wait)
@@ -146,8 +172,8 @@ async def test_a_call_that_raises_kills_the_engine_and_fails_all(scheduler: Sche
         raise RuntimeError("worker lost")
 
     async def compute() -> None:
-        async with scheduler.slot(request("a")) as slot:
-            await slot.run(fault)
+        async with scheduler.ticket(request("a")) as ticket:
+            await ticket.run(fault)
 
     record = Record(scheduler)
     dying = asyncio.create_task(compute())

@@ -40,7 +40,7 @@ _PROBE_BYTES_OF = {"mpegts": 5_000_000, "mpeg": 5_000_000, "flv": 5_000_000}
 
 PULL_FRAMES = RAW_FRAMES // 2
 """FFmpeg keeps several times what one pull gives: 16 uploads of an hour take 103 MB with a quarter of the
-frames, 203 MB with all; mp3 over two threads scales 1.60, 1.71 and 1.82 times with a quarter, half and all."""
+frames, 203 MB with all; mp3 over two threads scales 1.60, 1.71 and 1.82 times."""
 
 _MAX_BAD_PULLS = 256
 """Damaged packets skipped in a row. Noise of 20 KB amid an mp3 makes 4; 256 without one good block between

@@ -13,7 +13,7 @@ RAW_FRAMES = 1 << 16
 """Frames a decoder hands over at once. Fixed in frames, so that memory is bounded whatever rate a header
 claims (16 channels: 4 MB), and small enough to stay in the cache from the decoder to the resampler: 30 s of
 48 kHz stereo mp3 take 20 ms so, and 30 ms in pieces of 5 s. Smaller ones cost calls, and with them turns of
-the GIL: two threads decode 1.9 times as much wav as one so, 1.4 times with half, 1.06 times with a quarter."""
+the GIL: two threads decode 1.9 times as much wav as one so, 1.4 with half, 1.06 times with a quarter."""
 
 SUPPORTED = "wav, flac, mp3, ogg, opus, m4a, mp4 or webm"
 """For messages. More is read (see `sniff.py`), but these are what we advise to send."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -108,4 +109,5 @@ def serve(
 
 
 if __name__ == "__main__":
+    sys.setswitchinterval(0.0005)  # as the command line does
     typer.run(serve)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from stentor.engine.base import EngineHealth, EngineInfo
-from stentor.engine.scheduler import Scheduler, Slot
+from stentor.engine.scheduler import Scheduler, Ticket
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
 from stentor.types import (
@@ -88,24 +88,26 @@ class CTranslate2Engine:
         A chunk is one window, unless the model stops before its end: then the rest is heard again.
         """
         chunk, options = request.chunk, request.options
-        async with self._scheduler.slot(request) as slot:
-            encoded, offset_s = await self._encoded_chunk(slot), 0.0
+        async with self._scheduler.ticket(request) as ticket:
+            encoded, offset_s = await self._encoded_chunk(ticket), 0.0
             while True:
-                window = await slot.run(self._decode, encoded, options, chunk.duration_s - offset_s, offset_s)
+                window = await ticket.run(
+                    self._decode, encoded, options, chunk.duration_s - offset_s, offset_s
+                )
                 yield EngineOutput(window.segments)
                 offset_s += window.seek_s
                 if chunk.duration_s - offset_s < MIN_WINDOW_S:
                     return
                 rest = chunk.samples[round(offset_s * SAMPLE_RATE) :]
-                encoded = await slot.run(self._encode, rest)
+                encoded = await ticket.run(self._encode, rest)
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         """Say which language the chunk is in; see `Engine.detect_language`."""
         if len(self._info.languages) == 1:
             return LanguageGuess(self._info.languages[0], 1.0)
-        async with self._scheduler.slot(request) as slot:
-            encoded = await self._encoded_chunk(slot)
-            guesses = await slot.run(self._model.detect_language, encoded)
+        async with self._scheduler.ticket(request) as ticket:
+            encoded = await self._encoded_chunk(ticket)
+            guesses = await ticket.run(self._model.detect_language, encoded)
         token, probability = guesses[0][0]
         return LanguageGuess(token.strip("<|>"), probability)
 
@@ -120,12 +122,12 @@ class CTranslate2Engine:
         await self._scheduler.close()
         self._model.unload_model()
 
-    async def _encoded_chunk(self, slot: Slot) -> Any:
-        """The encoder's view of the slot's chunk, computed once for probe and transcript (0.7 s for base)."""
-        chunk = slot.request.chunk
+    async def _encoded_chunk(self, ticket: Ticket) -> Any:
+        """The encoder's view of the ticket's chunk, computed once for probe and transcript."""
+        chunk = ticket.request.chunk
         encoded = self._encoded.get(chunk)
         if encoded is None:
-            encoded = self._encoded[chunk] = await slot.run(self._encode, chunk.samples)
+            encoded = self._encoded[chunk] = await ticket.run(self._encode, chunk.samples)
         return encoded
 
     def _encode(self, samples: Samples) -> Any:

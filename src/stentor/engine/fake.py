@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 
 from stentor.engine.base import EngineHealth, EngineInfo
-from stentor.engine.scheduler import Scheduler, Slot
+from stentor.engine.scheduler import Scheduler, Ticket
 from stentor.types import DecodeOptions, EngineOutput, EngineRequest, LanguageGuess, Segment
 
 Script = Callable[[EngineRequest], Sequence[Segment]]
@@ -61,9 +61,10 @@ class FakeEngine:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Answer with the script; see `Engine.generate`."""
-        async with self._computing(request) as slot:
-            for segment in await slot.run(self._script, request):
-                yield EngineOutput((segment,))
+        async with self._computing(request) as ticket:
+            segments = await ticket.compute(self._script, request)
+        for segment in segments:
+            yield EngineOutput((segment,))
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         """Answer with the language given; see `Engine.detect_language`."""
@@ -92,17 +93,17 @@ class FakeEngine:
         self._gate_closes_at = len(self.finished) + calls
 
     @asynccontextmanager
-    async def _computing(self, request: EngineRequest) -> AsyncIterator[Slot]:
+    async def _computing(self, request: EngineRequest) -> AsyncIterator[Ticket]:
         self.options[request.id] = request.options
         self._record(self.begun, request.id)
-        async with self._scheduler.slot(request) as slot:
+        async with self._scheduler.ticket(request) as ticket, ticket.slot():
             self._record(self.started, request.id)
             opened = asyncio.ensure_future(self.gate.wait())
             try:
-                await slot.outcome(opened)
+                await ticket.outcome(opened)
             finally:
                 opened.cancel()
-            yield slot
+            yield ticket
         self._record(self.finished, request.id)
         if len(self.finished) == self._gate_closes_at:
             self.gate.clear()

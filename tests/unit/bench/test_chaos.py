@@ -77,12 +77,13 @@ async def test_wrong_answers_and_missing_refusals_are_found(inputs: Inputs) -> N
         return (Segment(f" {next(count)}", 0.0, request.chunk.duration_s),)
 
     async with serving(FakeEngine(fickle)) as served:  # with a limit for bodies that none of them passes
-        result = await measure_chaos(SMALL, Target(served.url, "fake"), inputs)
+        result = await measure_chaos(replace(SMALL, answer_s=1.0), Target(served.url, "fake"), inputs)
     assert failed(result) == ["answers", "refusals"]
     wrong = {ending.case: ending.wrong for ending in result.wrong}
     assert wrong.keys() == {"good", "slow", "oversize_declared", "oversize_chunked"}
     assert "not transcribed as before: 200" in str(wrong["good"])
     assert "not refused with 413" in str(wrong["oversize_chunked"])
+    assert "no answer: TimeoutError" in str(wrong["oversize_declared"])
 
 
 async def test_server_that_dies_is_named(inputs: Inputs) -> None:
