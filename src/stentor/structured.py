@@ -45,7 +45,10 @@ async def to_its_end(
         return future.result()
     if not future.cancelled():
         future.exception()  # seen: asyncio would log it as lost, and whoever cancelled does not care
-    raise cancelled
+    try:
+        raise cancelled
+    finally:
+        del cancelled  # its traceback holds this frame: a cycle with all that the frames below hold
 
 
 @asynccontextmanager
@@ -61,4 +64,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
         first: BaseException = errors
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        raise first from None
+        try:
+            raise first from None
+        finally:
+            del first, errors  # as in `to_its_end`

@@ -47,14 +47,13 @@ class Ticket:
         self.request = request
         self.place = place
         self._scheduler = scheduler
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[StentorError] = asyncio.get_running_loop().create_future()
         self._call: asyncio.Future[Any] | None = None
 
     def end(self, error: StentorError) -> None:
         """Let whoever waits for a slot, or for a call in it, raise `error`."""
         if not self._ended.done():
-            self._ended.set_exception(error)
-            self._ended.exception()  # seen: nobody may be waiting
+            self._ended.set_result(error)
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait for a slot and run a blocking call in one of the scheduler's threads.
@@ -76,8 +75,7 @@ class Ticket:
             EngineAborted: The engine request was aborted while it waited.
             EngineError: The engine is dead.
         """
-        if self._ended.done():
-            self._ended.result()
+        self._check()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call = None
         self._scheduler.enqueue(self.place, turn)
@@ -96,9 +94,15 @@ class Ticket:
         """What the future comes to, or why the ticket ended before. The future is left as it is."""
         either: set[asyncio.Future[Any]] = {future, self._ended}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if self._ended.done():
-            self._ended.result()
+        self._check()
         return future.result()
+
+    def _check(self) -> None:
+        if self._ended.done():
+            # A new error each time: one that is kept here would keep the frames that it passed through, and
+            # with them this ticket and its audio, until the next full garbage collection.
+            error = self._ended.result()
+            raise type(error)(error.message)
 
 
 class Scheduler:
