@@ -85,6 +85,10 @@ class Admission:
     Args:
         budgets: Bounds over all of them.
         clock: Seconds, monotonic.
+
+    Attributes:
+        draining: Set to take no new work any more.
+        finished: Places given back so far.
     """
 
     def __init__(self, budgets: Budgets, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,6 +101,7 @@ class Admission:
         self._audio_since_s = clock()
         self._rtfx = 0.0
         self.draining = False
+        self.finished = 0
 
     @property
     def active(self) -> int:
@@ -141,6 +146,7 @@ class Admission:
             yield place
         finally:
             self._places.discard(place)
+            self.finished += 1
             self._measure_freed()
 
     def check_stored_bytes(self) -> None:

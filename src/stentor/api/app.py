@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stentor import __version__
 from stentor.api import health, transcriptions
 from stentor.api.errors import install_error_handlers
+from stentor.api.housekeeping import return_memory_when_idle
 from stentor.api.services import make_services
 from stentor.config import Settings
 from stentor.engine.base import Engine
@@ -38,9 +39,11 @@ def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI
         services = make_services(settings, engine, pool)
         app.state.services = services
         log.info("ready", engine=engine.info.engine, model=engine.info.model, slots=engine.info.slots)
+        housekeeping = asyncio.create_task(return_memory_when_idle(services.admission))
         try:
             yield
         finally:
+            housekeeping.cancel()
             services.admission.draining = True
             # uvicorn may begin this while cancelled handlers still clean up: the engine aborts all by itself.
             await engine.close()

@@ -154,10 +154,16 @@ async def _send(plan: ChaosPlan, material: Material, number: int) -> Ending:
     return Ending(number, name, wrong)
 
 
+SETTLE_S = 3.0
+"""What was freed may go back to the system a moment after the last request, not with it."""
+
+
 async def _settle(target: Target, watch: RestWatch, scraper: Scraper | None) -> Settled:
     """Let the server come to rest and look at it."""
     try:
         rest = await watch.rest(perf_counter())
+        if target.pid is not None:
+            await asyncio.sleep(SETTLE_S)
         return Settled(
             late=rest.late,
             series=None if scraper is None else await scraper.read(),
