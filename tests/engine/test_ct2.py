@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -16,9 +17,10 @@ import soxr
 
 from conftest import TWO_CITIES_WORDS
 from stentor.engine.ct2 import CTranslate2Engine
-from stentor.errors import ModelError
+from stentor.errors import EngineAborted, ModelError
 from stentor.models import ModelFiles, resolve
 from stentor.types import SAMPLE_RATE, EngineRequest, Samples, Segment
+from support.waiting import until
 
 Requests = Callable[..., EngineRequest]
 
@@ -70,6 +72,21 @@ async def test_the_probe_and_the_transcript_share_the_encoder(
     following = make_request("r", language="en")
     same_chunk = EngineRequest("r", "r", probe.chunk, following.options)
     assert words(await heard(base, same_chunk)) == TWO_CITIES_WORDS
+
+
+async def test_an_abort_while_decoding_is_answered_at_once_and_the_next_result_is_right(
+    base: CTranslate2Engine, make_request: Requests, opening: Samples
+) -> None:
+    probe = make_request("r-lang", opening)
+    await base.detect_language(probe)  # so that the encoder is done, and what runs next is the decoder
+    again = EngineRequest("r", "r", probe.chunk, make_request("r", language="en").options)
+    task = asyncio.create_task(heard(base, again))
+    await until(lambda: base.health().running == 1)
+    await base.abort(["r"])
+    with pytest.raises(EngineAborted):
+        await task
+    await until(lambda: base.health().running == base.health().queued == 0)
+    assert words(await heard(base, again)) == TWO_CITIES_WORDS
 
 
 async def test_a_translation_asks_for_english(
