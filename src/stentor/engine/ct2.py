@@ -153,7 +153,7 @@ class CTranslate2Engine:
         tokens: list[int] = result.sequences_ids[0]
         # CTranslate2 averages over the tokens it returns; Whisper counts the end token as well.
         avg_logprob = result.scores[0] * len(tokens) / (len(tokens) + 1)
-        if rules.is_silence(result.no_speech_prob, avg_logprob):
+        if rules.is_silence(self._tokenizer.decode(tokens), result.no_speech_prob, avg_logprob):
             return rules.Window((), duration_s)
         return rules.split_at_timestamps(
             self._tokenizer,

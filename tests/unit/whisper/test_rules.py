@@ -95,7 +95,10 @@ def test_a_loop_compresses_far() -> None:
     assert rules.compression_ratio("") == 1.0
 
 
-def test_silence_needs_both_signs() -> None:
-    assert rules.is_silence(0.95, -1.5)
-    assert not rules.is_silence(0.95, -0.3)
-    assert not rules.is_silence(0.1, -1.5)
+def test_silence_needs_the_models_word_for_it_and_doubt_or_a_loop() -> None:
+    loop = "1.5m de " * 60
+    assert rules.is_silence("Thank you.", 0.95, -1.5)
+    assert rules.is_silence(loop, 0.8, -0.1)
+    assert not rules.is_silence("Thank you.", 0.95, -0.3)
+    assert not rules.is_silence("Thank you.", 0.1, -1.5)
+    assert not rules.is_silence(loop, 0.1, -0.1)
