@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from stentor.engine.fake import FakeEngine
-from stentor.types import Segment
 from support.audio import bursts, write
 from support.server import Dial, Served, serving
 from support.waiting import until
@@ -175,17 +174,6 @@ async def test_an_upload_that_pauses_is_cut_off_with_408(dial: Dial, engine: Fak
         writer.close()
         await until(lambda: served.counted("stentor_requests_active") == 0)
         assert engine.begun == []
-
-
-async def test_a_stream_that_nobody_reads_ends(dial: Dial, engine: FakeEngine, stream_body: bytes) -> None:
-    wordy = FakeEngine(lambda request: [Segment(" word" * 2_000_000, 0, request.chunk.duration_s)])
-    async with serving(wordy, send_timeout_s=0.2) as served:
-        _, writer = await dial(served)
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(head(len(stream_body)) + stream_body)
-        await until(lambda: cancelled(served) == 1)
-        writer.close()
-        await until(lambda: wordy.health().running == wordy.health().queued == 0)
 
 
 async def test_a_good_answer_after_many_left(

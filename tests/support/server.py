@@ -51,7 +51,9 @@ class Served:
 async def serving(engine: Engine, **settings: Any) -> AsyncIterator[Served]:
     """Serve an engine until the context is left."""
     app = create_app(Settings(**settings), lambda: engine)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    )
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started or task.done())
     port = server.servers[0].sockets[0].getsockname()[1]

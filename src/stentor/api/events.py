@@ -93,8 +93,9 @@ class EventStream(Response):
         except StentorError as error:
             if not self._started:
                 raise
-            if not isinstance(error, ClientDisconnected):
-                await self._event(error_body(error))
+            if isinstance(error, ClientDisconnected):
+                return  # nobody reads: closing in good order could wait for ever
+            await self._event(error_body(error))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _event(self, event: BaseModel) -> None:
