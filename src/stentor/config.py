@@ -66,7 +66,7 @@ class Settings(BaseSettings):
         PositiveFloat, Field(description="Longest pause in an upload before it is cut off with 408.")
     ] = 30.0
     send_timeout_s: Annotated[
-        PositiveFloat, Field(description="A streaming client that reads nothing for this long has left.")
+        PositiveFloat, Field(description="A client that reads nothing of its answer for this long has left.")
     ] = 60.0
     request_timeout_s: Annotated[
         PositiveFloat | None, Field(description="Deadline for a whole request; none by default.")

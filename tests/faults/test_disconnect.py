@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stentor.engine.fake import FakeEngine
+from stentor.types import Segment
 from support.audio import bursts, write
 from support.server import Dial, Served, serving
 from support.waiting import until
@@ -210,3 +211,21 @@ def cancelled(served: Served) -> float:
         outcome="cancelled",
         reason="client_disconnected",
     )
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="needs Linux's TCP_USER_TIMEOUT")
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_answer_that_nobody_reads_frees_its_connection(
+    dial: Dial, stream_body: bytes, body: bytes, streamed: bool
+) -> None:
+    wordy = FakeEngine(lambda request: [Segment(" word" * 2_000_000, 0, request.chunk.duration_s)])
+    async with serving(wordy, send_timeout_s=0.2) as served:
+        _, writer = await dial(served)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        sent = stream_body if streamed else body
+        writer.write(head(len(sent)) + sent)
+        await until(lambda: served.counted("stentor_requests_active") == 1)
+        await until(lambda: served.connections == 0)
+        await until(lambda: served.counted("stentor_requests_active") == 0)
+        await until(lambda: wordy.health().running == wordy.health().queued == 0)
+        assert cancelled(served) == streamed  # else the answer was whole, and only its delivery failed

@@ -16,6 +16,7 @@ import uvicorn
 
 from stentor.api.app import create_app
 from stentor.api.services import Services
+from stentor.cli.drain import DrainingServer
 from stentor.config import Settings
 from stentor.engine.base import Engine
 from stentor.engine.fake import FakeEngine
@@ -31,10 +32,15 @@ class Served:
 
     port: int
     services: Services
+    server: uvicorn.Server
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        return len(self.server.server_state.connections)
 
     @property
     def engine(self) -> FakeEngine:
@@ -50,15 +56,15 @@ class Served:
 @asynccontextmanager
 async def serving(engine: Engine, **settings: Any) -> AsyncIterator[Served]:
     """Serve an engine until the context is left."""
-    app = create_app(Settings(**settings), lambda: engine)
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    )
+    known = Settings(**settings)
+    app = create_app(known, lambda: engine)
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    server = DrainingServer(config, app, drain_timeout_s=0, send_timeout_s=known.send_timeout_s)
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started or task.done())
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield Served(port, app.state.services)
+        yield Served(port, app.state.services, server)
     finally:
         server.should_exit = True
         await task

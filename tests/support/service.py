@@ -45,7 +45,7 @@ def main(
     config = uvicorn.Config(
         app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=CLEAN_UP_S
     )
-    Announcing(config, app, drain_timeout_s).run()
+    Announcing(config, app, drain_timeout_s=drain_timeout_s, send_timeout_s=60).run()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""How the server ends: refuse, let finish, abort, close."""
+"""The listening server: how it ends, and how it gets rid of connections that nobody reads."""
 
 from __future__ import annotations
 
+import socket
 import time
 from types import FrameType
 
@@ -22,17 +23,37 @@ class DrainingServer(uvicorn.Server):
     503 with Retry-After; when what was running is done, or the timeout is over, the server stops, and uvicorn
     cancels what is left. A second signal stops it at once. The exit code is 0 either way.
 
+    A client that stops reading would hold its connection, and the answer in it, for as long as it likes: TCP
+    waits for ever on a peer that acknowledges and takes nothing. So the kernel is told to reset a connection
+    whose data has not been taken for `send_timeout_s` (RFC 5482; Linux applies it to a closed window as
+    well), and the handler then sees a client that left. Where the system knows no such option, an
+    `EventStream` still ends its work, but the connection stays until the client goes.
+
     Args:
         config: uvicorn's.
         app: Whose admission is closed.
         drain_timeout_s: How long running work may take.
+        send_timeout_s: How long a client may take in nothing of what was sent.
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, drain_timeout_s: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: FastAPI, *, drain_timeout_s: float, send_timeout_s: float
+    ) -> None:
         super().__init__(config)
+        self._send_timeout_s = send_timeout_s
         self._app = app
         self._drain_timeout_s = drain_timeout_s
         self._drain_until_s: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; connections inherit the listening socket's options."""
+        await super().startup(sockets)
+        if not hasattr(socket, "TCP_USER_TIMEOUT"):
+            return
+        for listening in [listening for server in self.servers for listening in server.sockets]:
+            if listening.family in (socket.AF_INET, socket.AF_INET6):
+                timeout_ms = max(1, round(self._send_timeout_s * 1000))
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """React to a signal; called in the main thread, between any two instructions of it."""

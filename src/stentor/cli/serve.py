@@ -52,6 +52,8 @@ def serve(
         access_log=False,
         timeout_graceful_shutdown=CLEAN_UP_S,
     )
-    server = DrainingServer(config, app, settings.drain_timeout_s)
+    server = DrainingServer(
+        config, app, drain_timeout_s=settings.drain_timeout_s, send_timeout_s=settings.send_timeout_s
+    )
     server.run()
     sys.exit(0 if server.started else 1)
