@@ -1,0 +1,272 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+
+namespace stentor {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<Model> model, const MicroKernels& micro, const Vocabulary& vocabulary,
+               std::vector<std::pair<int, int>> alignment_heads, const EngineLimits& limits)
+    : model_(std::move(model)),
+      micro_(micro),
+      limits_(limits),
+      pool_(limits.threads, micro.enter),
+      encoder_(*model_, micro, pool_),
+      decoder_(*model_, micro, pool_, limits.max_batch, std::move(alignment_heads)),
+      grammar_(vocabulary),
+      slots_(limits.max_batch) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() { close(); }
+
+std::size_t Engine::slot_bytes() const {
+  return decoder_.slot_bytes() + static_cast<std::size_t>(kPaddedFrames) * model_->shape.width * sizeof(bf16);
+}
+
+void Engine::submit(Request request) {
+  std::lock_guard lock(mutex_);
+  inbox_.push_back(std::move(request));
+  work_.notify_one();
+}
+
+void Engine::abort(const std::vector<std::uint64_t>& ids) {
+  std::lock_guard lock(mutex_);
+  aborted_.insert(ids.begin(), ids.end());
+  work_.notify_one();
+}
+
+std::vector<Event> Engine::events(double timeout_s) {
+  std::unique_lock lock(mutex_);
+  news_.wait_for(lock, std::chrono::duration<double>(timeout_s), [&] { return !events_.empty() || ended_; });
+  return std::exchange(events_, {});
+}
+
+void Engine::close() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+    work_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string Engine::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+EngineStatistics Engine::statistics() const {
+  std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+// Between two decoder steps come pieces of encoding, so that neither starves: over time encoding gets
+// `encode_share` of it. A full batch decodes more tokens in the same time, so encoding has the larger share.
+void Engine::run() {
+  double credit_s = 0;
+  std::string failure;
+  try {
+    while (take_requests()) {
+      fill_slots();
+      const auto start = Clock::now();
+      const bool decoded = decode_step();
+      const double step_s = seconds_since(start);
+      deliver();
+      const double ratio = limits_.encode_share / std::max(1e-3, 1 - limits_.encode_share);
+      // Nothing to decode: encode a piece, then look whether somebody has come or gone.
+      credit_s = decoded && !to_encode_.empty() ? credit_s + step_s * ratio : 0;
+      if (!to_encode_.empty() && (!decoded || credit_s > 0)) {
+        const auto encoding = Clock::now();
+        encode_piece(*to_encode_.front());
+        const double encode_s = seconds_since(encoding);
+        credit_s -= encode_s;
+        std::lock_guard lock(mutex_);
+        statistics_.encode_s += encode_s;
+      }
+      std::lock_guard lock(mutex_);
+      if (decoded) {
+        statistics_.step_s += step_s;
+        statistics_.steps += 1;
+        statistics_.rows += rows_.size();
+      }
+    }
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  std::lock_guard lock(mutex_);
+  failure_ = failure;
+  ended_ = true;
+  news_.notify_all();
+}
+
+// Moves the inbox to the waiting and takes out the aborted; sleeps while there is nothing to do. False at close.
+bool Engine::take_requests() {
+  const auto idle = [&] {
+    return waiting_.empty() && std::none_of(slots_.begin(), slots_.end(), [](auto& slot) { return slot != nullptr; });
+  };
+  std::unordered_set<std::uint64_t> aborted;
+  {
+    std::unique_lock lock(mutex_);
+    work_.wait(lock, [&] { return closing_ || !inbox_.empty() || !idle(); });
+    if (closing_) return false;
+    for (Request& request : inbox_) waiting_.push_back(std::make_unique<Sequence>(std::move(request)));
+    inbox_.clear();
+    aborted.swap(aborted_);
+  }
+  if (aborted.empty()) return true;
+  const auto take_out = [&](std::unique_ptr<Sequence>& sequence) {
+    if (sequence == nullptr || !aborted.count(sequence->request.id)) return false;
+    Event event;
+    event.id = sequence->request.id;
+    event.what = Event::What::aborted;
+    answers_.push_back(std::move(event));
+    to_encode_.erase(std::remove(to_encode_.begin(), to_encode_.end(), sequence.get()), to_encode_.end());
+    sequence.reset();
+    return true;
+  };
+  for (auto& slot : slots_) take_out(slot);
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), take_out), waiting_.end());
+  deliver();
+  return true;
+}
+
+void Engine::fill_slots() {
+  for (int slot = 0; slot < limits_.max_batch && !waiting_.empty(); ++slot) {
+    if (slots_[slot] != nullptr) continue;
+    slots_[slot] = std::move(waiting_.front());
+    waiting_.pop_front();
+    slots_[slot]->slot = slot;
+    if (!slots_[slot]->encoded()) to_encode_.push_back(slots_[slot].get());
+  }
+}
+
+void Engine::encode_piece(Sequence& sequence) {
+  if (sequence.encoding == nullptr)
+    sequence.encoding = std::make_shared<Buffer<bf16>>(static_cast<std::size_t>(kPaddedFrames) * model_->shape.width);
+  encoder_.compute(sequence.pieces_done++, sequence.request.mel.data(), *sequence.encoding);
+  if (sequence.pieces_done < encoder_.pieces()) return;
+  sequence.audio = std::move(sequence.encoding);
+  sequence.request.mel = {};
+  to_encode_.pop_front();
+  std::lock_guard lock(mutex_);
+  ++statistics_.encoded;
+}
+
+// Moves every encoded sequence on: by its prompt, as far as there is room, or by a token. False if there is none.
+bool Engine::decode_step() {
+  rows_.clear();
+  logits_rows_.clear();
+  int room = decoder_.max_rows();
+  for (auto& slot : slots_) room -= slot != nullptr && slot->encoded();
+  for (auto& slot : slots_) {
+    if (slot == nullptr || !slot->encoded()) continue;
+    Sequence& sequence = *slot;
+    const Request& request = sequence.request;
+    const int prompt = static_cast<int>(request.prompt.size());
+    if (request.kind == Kind::align && sequence.answer.alignment.empty()) {
+      sequence.answer.alignment.resize(static_cast<std::size_t>(decoder_.alignment_heads()) * prompt * kFrames);
+      sequence.answer.probabilities.resize(prompt - 1);
+    }
+    const int count = std::min(sequence.rows_ready(), room + 1);
+    room -= count - 1;
+    for (int i = 0; i < count; ++i, sequence.advance()) {
+      const int position = sequence.position();
+      DecoderRow row;
+      row.slot = sequence.slot;
+      row.token = sequence.next_token();
+      row.position = position;
+      row.audio = sequence.audio->data();
+      row.wants_logits = position >= prompt - 1 || position == request.start || request.kind == Kind::align;
+      if (request.kind == Kind::align)
+        row.alignment = sequence.answer.alignment.data() +
+                        static_cast<std::size_t>(position) * decoder_.alignment_heads() * kFrames;
+      if (row.wants_logits) logits_rows_.push_back({&sequence, position});
+      rows_.push_back(row);
+    }
+  }
+  if (rows_.empty()) return false;
+  decoder_.step(rows_);
+  pool_.each(static_cast<int>(logits_rows_.size()), [&](int index, int) { read_row(index); });
+  for (auto& slot : slots_) {
+    if (slot == nullptr || !slot->encoded()) continue;
+    if (!slot->done) {
+      tell_progress(*slot);
+      continue;
+    }
+    slot->answer.audio = slot->audio;
+    answers_.push_back(std::move(slot->answer));
+    slot.reset();
+  }
+  return true;
+}
+
+// Two timestamps side by side close a segment and open the next.
+void Engine::tell_progress(const Sequence& sequence) {
+  const std::vector<int>& tokens = sequence.answer.tokens;
+  const int begin = grammar_.vocabulary().timestamp_begin;
+  if (!sequence.request.stream || tokens.size() < 2 || tokens.back() < begin || tokens[tokens.size() - 2] < begin) return;
+  Event event;
+  event.id = sequence.request.id;
+  event.what = Event::What::progress;
+  event.tokens = tokens;
+  event.log_probabilities = sequence.answer.log_probabilities;
+  event.no_speech_probability = sequence.answer.no_speech_probability;
+  answers_.push_back(std::move(event));
+}
+
+// What a row's logits say. Rows of one sequence write to different places, so that threads share the rows.
+void Engine::read_row(int index) {
+  Sequence& sequence = *logits_rows_[index].sequence;
+  const Request& request = sequence.request;
+  const int position = logits_rows_[index].position, prompt = static_cast<int>(request.prompt.size());
+  float* logits = decoder_.logits(index);
+  Event& answer = sequence.answer;
+  if (request.kind == Kind::align) {
+    // Among text tokens and the end only; source: openai/whisper timing.py, find_alignment.
+    if (position + 1 < prompt) {
+      const LogitRange text{logits, nullptr, 0, grammar_.vocabulary().end_of_text + 1};
+      answer.probabilities[position] = std::exp(logits[request.prompt[position + 1]] - summarize(text, 1.0f).log_sum);
+    }
+    if (position + 1 == prompt) sequence.done = true;
+    return;
+  }
+  if (position == request.start) answer.no_speech_probability = grammar_.probability(logits, grammar_.vocabulary().no_speech);
+  if (position < prompt - 1) return;
+  if (request.kind == Kind::probe) {
+    float most = -INFINITY, sum = 0;
+    for (int token : request.probed) most = std::max(most, logits[token]);
+    for (int token : request.probed) sum += std::exp(logits[token] - most);
+    for (int token : request.probed) answer.probabilities.push_back(std::exp(logits[token] - most) / sum);
+    sequence.done = true;
+    return;
+  }
+  const Choice choice =
+      grammar_.choose(logits, answer.tokens, request.timestamps, request.temperature, sequence.random);
+  answer.log_probabilities.push_back(choice.log_probability);
+  if (choice.token == grammar_.vocabulary().end_of_text) {
+    sequence.done = true;
+    return;
+  }
+  answer.tokens.push_back(choice.token);
+  const int count = static_cast<int>(answer.tokens.size());
+  sequence.done = count >= request.max_tokens || prompt + count >= kMaxPositions;
+}
+
+void Engine::deliver() {
+  if (answers_.empty()) return;
+  std::lock_guard lock(mutex_);
+  for (Event& answer : answers_) events_.push_back(std::move(answer));
+  answers_.clear();
+  news_.notify_all();
+}
+
+}  // namespace stentor

@@ -1,0 +1,89 @@
+#include "grammar.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stentor {
+namespace {
+
+constexpr float kNever = -INFINITY;
+
+float add_logs(float a, float b) {
+  const float more = std::max(a, b);
+  return more == kNever ? kNever : more + std::log(std::exp(a - more) + std::exp(b - more));
+}
+
+}  // namespace
+
+double Random::uniform() {
+  state_ += 0x9e3779b97f4a7c15;
+  std::uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1.0p-53;
+}
+
+Grammar::Grammar(const Vocabulary& vocabulary)
+    : vocabulary_(vocabulary), barred_(vocabulary.size), barred_at_begin_(vocabulary.size) {
+  for (int token : vocabulary.suppressed) barred_[token] = kNever;
+  barred_[vocabulary.no_timestamps] = kNever;
+  std::copy_n(barred_.data(), vocabulary.size, barred_at_begin_.data());
+  for (int token : vocabulary.suppressed_at_begin) barred_at_begin_[token] = kNever;
+}
+
+Grammar::Allowed Grammar::allowed(const std::vector<int>& tokens, bool timestamps) const {
+  const int begin = vocabulary_.timestamp_begin;
+  Allowed all{0, begin, begin, vocabulary_.size};
+  if (!timestamps) return all;
+  const auto is_time = [&](int token) { return token >= begin; };
+  if (tokens.empty()) {
+    all.text_last = 0;  // a transcript begins with a timestamp, and not a late one
+    all.time_last = std::min(all.time_last, begin + vocabulary_.max_initial_timestamp + 1);
+    return all;
+  }
+  const bool last_is_time = is_time(tokens.back());
+  const bool time_before = tokens.size() < 2 || is_time(tokens[tokens.size() - 2]);
+  if (last_is_time && time_before) all.time_first = all.time_last;        // after a pair, or the first one: text
+  if (last_is_time && !time_before) all.text_first = vocabulary_.end_of_text;  // its pair, or the end
+  const auto latest = std::find_if(tokens.rbegin(), tokens.rend(), is_time);
+  if (latest != tokens.rend()) {
+    // Times do not go back, and a segment has a length: only a pair repeats its time.
+    const bool pair = last_is_time && !time_before;
+    all.time_first = std::max(all.time_first, pair ? *latest : *latest + 1);
+  }
+  return all;
+}
+
+Choice Grammar::choose(const float* logits, const std::vector<int>& tokens, bool timestamps, float temperature,
+                       Random& random) const {
+  const Allowed all = allowed(tokens, timestamps);
+  const float* barred = tokens.empty() ? barred_at_begin_.data() : barred_.data();
+  LogitRange text{logits, barred, all.text_first, all.text_last};
+  const LogitRange times{logits, barred, all.time_first, all.time_last};
+  LogitSummary of_text = summarize(text, 1.0f);
+  const LogitSummary of_times = summarize(times, 1.0f);
+  // Where a time is likelier than the likeliest word, it is a time.
+  if (timestamps && of_times.log_sum > of_text.max) {
+    text.last = text.first;
+    of_text = {kNever, 0, kNever};
+  }
+  const float log_sum = add_logs(of_text.log_sum, of_times.log_sum);
+  int token = of_text.max >= of_times.max ? of_text.token : of_times.token;
+  if (temperature > 0) {
+    const float scale = 1.0f / temperature;
+    const float shift = add_logs(summarize(text, scale).log_sum, summarize(times, scale).log_sum);
+    double mass = random.uniform();
+    int drawn = find_mass(text, scale, shift, mass);
+    if (drawn < 0) drawn = find_mass(times, scale, shift, mass);
+    if (drawn >= 0) token = drawn;  // else the sums rounded to less than was drawn: the likeliest will do
+  }
+  return {token, logits[token] - log_sum};
+}
+
+float Grammar::probability(const float* logits, int token) const {
+  if (token < 0) return 0.0f;
+  return std::exp(logits[token] - summarize({logits, nullptr, 0, vocabulary_.size}, 1.0f).log_sum);
+}
+
+}  // namespace stentor

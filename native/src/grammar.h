@@ -1,0 +1,64 @@
+// Which token comes next: Whisper's suppression and timestamp rules, then the choice.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels.h"
+#include "memory.h"
+
+namespace stentor {
+
+// The vocabulary's landmarks and what its config bars.
+struct Vocabulary {
+  int size = 0;
+  int end_of_text = 0;
+  int no_timestamps = 0;
+  int timestamp_begin = 0;      // timestamps are the tokens from here to the end
+  int no_speech = -1;           // or -1 where the vocabulary has none
+  std::vector<int> suppressed;  // never chosen
+  std::vector<int> suppressed_at_begin;  // not chosen as the first: a blank, the end
+  int max_initial_timestamp = 50;        // in steps of 0.02 s; source: openai/whisper, max_initial_timestamp 1.0
+};
+
+// Random numbers of one sequence, the same whatever else is computed. Source: Steele, Lea and Flood, OOPSLA
+// 2014, SplitMix64.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  double uniform();  // in [0, 1)
+
+ private:
+  std::uint64_t state_;
+};
+
+struct Choice {
+  int token;
+  float log_probability;  // among the tokens that were allowed, at temperature 1
+};
+
+class Grammar {
+ public:
+  explicit Grammar(const Vocabulary& vocabulary);
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+  // Chooses what follows `tokens`, those of the transcript so far without the prompt. Greedy at temperature 0.
+  // With timestamps, the rules are those of openai/whisper decoding.py, ApplyTimestampRules.
+  Choice choose(const float* logits, const std::vector<int>& tokens, bool timestamps, float temperature,
+                Random& random) const;
+
+  // The probability of `token` among all, e.g. that nobody speaks; 0 for -1.
+  float probability(const float* logits, int token) const;
+
+ private:
+  struct Allowed {
+    int text_first, text_last, time_first, time_last;
+  };
+  Allowed allowed(const std::vector<int>& tokens, bool timestamps) const;
+
+  Vocabulary vocabulary_;
+  Buffer<float> barred_, barred_at_begin_;  // float [size], 0 or -inf
+};
+
+}  // namespace stentor

@@ -1,0 +1,56 @@
+"""From files to a running engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stentor_native._native import Engine, Vocabulary, unsupported_reason
+from stentor_native.weights import Weights
+
+
+def supported() -> tuple[bool, str]:
+    """Whether the engine runs on this processor, and if not, why."""
+    reason = unsupported_reason()
+    return not reason, reason
+
+
+def make_engine(
+    weights: Weights,
+    vocabulary: Vocabulary,
+    *,
+    max_batch: int,
+    threads: int = 0,
+    alignment_heads: Sequence[tuple[int, int]] = (),
+    backend: str = "auto",
+    encode_share: float = 0.9,
+) -> Engine:
+    """Pack the weights and start the engine's thread.
+
+    Args:
+        weights: An opened model.
+        vocabulary: Its landmarks; `size` is taken from the weights.
+        max_batch: Sequences computed at once; memory grows by `Engine.slot_bytes` with each.
+        threads: Threads that compute; 0 for one per processor granted.
+        alignment_heads: (layer, head) whose scores an `align` request returns.
+        backend: `amx`, `avx512` or `auto`.
+        encode_share: Share of the time that encoding gets while others decode.
+
+    Raises:
+        WeightsError: A tensor is missing or odd.
+        RuntimeError: No backend runs here.
+        ValueError: The shape is none of Whisper's, or a token is outside the vocabulary.
+    """
+    vocabulary.size = weights.vocabulary
+    return Engine(
+        weights.tensor,
+        mels=weights.mels,
+        width=weights.width,
+        encoder_layers=weights.encoder_layers,
+        decoder_layers=weights.decoder_layers,
+        vocabulary=vocabulary,
+        alignment_heads=list(alignment_heads),
+        max_batch=max_batch,
+        threads=threads,
+        encode_share=encode_share,
+        backend=backend,
+    )
