@@ -1,0 +1,201 @@
+"""Whole networks against a float32 NumPy Whisper: tensors, not texts.
+
+Products round their operands to bfloat16, 2^-9 each; through four to six layers that stays near 1 % of the length
+of the encoder's output (PyTorch's bfloat16 encoder is at 2 %), and within a few hundredths in a logit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import Floats, relative_error
+from reference import Reference, softmax
+
+MELS, WIDTH, LAYERS, VOCABULARY = 80, 128, 2, 700
+END, NO_TIMESTAMPS, BEGIN = 600, 610, 611
+
+
+@pytest.fixture(scope="session")
+def tensors() -> Callable[[str], Floats]:
+    """A small network with random weights, made once and by name."""
+    random = np.random.default_rng(3)
+    made: dict[str, Floats] = {}
+    inner = 4 * WIDTH
+    shapes = {
+        "conv1/weight": (WIDTH, MELS, 3), "conv2/weight": (WIDTH, WIDTH, 3), "conv1/bias": (WIDTH,), "conv2/bias": (WIDTH,),
+        "self_attention/linear_0/weight": (3 * WIDTH, WIDTH), "self_attention/linear_0/bias": (3 * WIDTH,),
+        "self_attention/linear_1/weight": (WIDTH, WIDTH), "self_attention/linear_1/bias": (WIDTH,),
+        "attention/linear_0/weight": (WIDTH, WIDTH), "attention/linear_0/bias": (WIDTH,),
+        "attention/linear_1/weight": (2 * WIDTH, WIDTH), "attention/linear_1/bias": (2 * WIDTH,),
+        "attention/linear_2/weight": (WIDTH, WIDTH), "attention/linear_2/bias": (WIDTH,),
+        "ffn/linear_0/weight": (inner, WIDTH), "ffn/linear_0/bias": (inner,),
+        "ffn/linear_1/weight": (WIDTH, inner), "ffn/linear_1/bias": (WIDTH,),
+        "embeddings/weight": (VOCABULARY, WIDTH),
+    }  # fmt: skip
+
+    def tensor(name: str) -> Floats:
+        if name not in made:
+            if name.endswith("encodings"):
+                shape = (1500 if name.startswith("encoder") else 448, WIDTH)
+            else:
+                shape = next((s for key, s in shapes.items() if name.endswith("/" + key)), (WIDTH,))
+            scale = 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1
+            values = random.standard_normal(shape) * scale + name.endswith("gamma")
+            if name.endswith("attention/linear_1/bias") and "self" not in name:
+                values[:WIDTH] = 0  # Whisper's keys have no bias
+            made[name] = values.astype(np.float32)
+        return made[name]
+
+    return tensor
+
+
+@pytest.fixture(scope="session")
+def reference(tensors: Callable[[str], Floats]) -> Reference:
+    return Reference(tensors, LAYERS, LAYERS)
+
+
+@pytest.fixture(scope="session")
+def mels() -> list[Floats]:
+    random = np.random.default_rng(5)
+    return [random.standard_normal((MELS, 3000)).astype(np.float32) for _ in range(2)]
+
+
+@pytest.fixture
+def make_engine(kernels, tensors):
+    """Engines over the random network; closed at the end."""
+    engines = []
+
+    def make(backend: str, max_batch: int = 4, **options):
+        vocabulary = kernels.Vocabulary()
+        vocabulary.size, vocabulary.end_of_text = VOCABULARY, END
+        vocabulary.no_timestamps, vocabulary.timestamp_begin = NO_TIMESTAMPS, BEGIN
+        vocabulary.suppressed, vocabulary.suppressed_at_begin = [1, 2, 650], [5, END]
+        vocabulary.no_speech = 605
+        engine = kernels.Engine(
+            tensors, mels=MELS, width=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, vocabulary=vocabulary,
+            alignment_heads=[(0, 1), (1, 0)], max_batch=max_batch, backend=backend, **options,
+        )  # fmt: skip
+        engines.append(engine)
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def answers(engine, count: int) -> dict:
+    found = {}
+    while len(found) < count:
+        for event in engine.events(timeout_s=60):
+            if event.what != "progress":
+                found[event.id] = event
+        assert not engine.failure
+    return found
+
+
+def one(engine, **request):
+    engine.submit(1, **request)
+    return answers(engine, 1)[1]
+
+
+@pytest.fixture(scope="session")
+def encoded(kernels, reference: Reference, mels: list[Floats]) -> list[Floats]:
+    return [reference.encode(mel) for mel in mels]
+
+
+def test_encoder(make_engine, backend: str, mels, encoded) -> None:
+    event = one(make_engine(backend), mel=mels[0], prompt=[3], max_tokens=1)
+    assert relative_error(event.audio.numpy(), encoded[0]) < 0.015
+
+
+def test_decoder_over_a_whole_prompt(make_engine, backend: str, mels, encoded, reference: Reference) -> None:
+    prompt = [int(token) for token in np.random.default_rng(9).integers(0, END, 90)]  # more rows than a step has
+    event = one(make_engine(backend), mel=mels[0], prompt=prompt, kind="align")
+    logits, scores = reference.decode(prompt, event.audio.numpy())
+    expected = [softmax(row[: END + 1])[token] for row, token in zip(logits, prompt[1:], strict=False)]
+    assert np.abs(np.log(event.probabilities) - np.log(expected)).max() < 0.05
+    aligned = event.alignment(2)
+    for index, (layer, head) in enumerate([(0, 1), (1, 0)]):
+        assert relative_error(aligned[:, index], scores[layer, head]) < 0.02
+
+
+def test_greedy_tokens_and_their_probabilities(make_engine, backend: str, mels, reference: Reference) -> None:
+    event = one(make_engine(backend), mel=mels[0], prompt=[3, 4], timestamps=False, max_tokens=12)
+    logits, _ = reference.decode([3, 4, *event.tokens[:-1]], event.audio.numpy())
+    logits = logits[1:].copy()
+    logits[:, [1, 2, 650, NO_TIMESTAMPS]] = -np.inf
+    logits[0, [5, END]] = -np.inf
+    chosen = np.array([row[token] for row, token in zip(logits, event.tokens, strict=True)])
+    assert (logits.max(1) - chosen < 0.05).all()  # the reference's best, or one that it holds for equal
+    expected = np.log([softmax(row)[token] for row, token in zip(logits, event.tokens, strict=True)])
+    assert np.abs(event.log_probabilities - expected).max() < 0.05
+
+
+def test_a_probe_gives_probabilities_of_what_was_asked(make_engine, mels, reference: Reference) -> None:
+    engine = make_engine("avx512")
+    event = one(engine, mel=mels[0], prompt=[3], kind="probe", probed=[20, 30, 40])
+    expected = softmax(reference.decode([3], event.audio.numpy())[0][0][[20, 30, 40]])
+    assert np.allclose(event.probabilities, expected, atol=0.01)
+    # The encoder's output serves a second request.
+    again = one(engine, audio=event.audio, prompt=[3], kind="probe", probed=[20, 30, 40])
+    assert again.probabilities == event.probabilities
+
+
+def test_no_speech_is_read_at_the_start_of_the_transcript(make_engine, mels, reference: Reference) -> None:
+    event = one(make_engine("avx512"), mel=mels[0], prompt=[8, 9, 3, 4], start=2, max_tokens=1)
+    expected = softmax(reference.decode([8, 9, 3], event.audio.numpy())[0][-1])[605]
+    assert event.no_speech_probability == pytest.approx(expected, rel=0.05)
+
+
+def test_results_do_not_depend_on_who_else_is_in_the_batch(make_engine, backend: str, mels) -> None:
+    """Bit for bit: every row's sums are taken in the same order, whatever rows lie beside it."""
+    engine = make_engine(backend, max_batch=4)
+    prompts = [[3], [3, 4, 5], list(range(10, 80)), [7, 8]]
+    alone = [one(engine, mel=mels[n % 2], prompt=prompt, max_tokens=10, timestamps=False) for n, prompt in enumerate(prompts)]
+    for number, prompt in enumerate(prompts):
+        engine.submit(number, mel=mels[number % 2], prompt=prompt, max_tokens=10, timestamps=False)
+    together = answers(engine, 4)
+    for number, event in enumerate(alone):
+        assert together[number].tokens == event.tokens
+        assert together[number].log_probabilities == event.log_probabilities
+
+
+def test_sampling_is_the_same_for_a_seed_and_differs_between_seeds(make_engine, mels) -> None:
+    engine = make_engine("avx512")
+    said = [
+        one(engine, mel=mels[0], prompt=[3], timestamps=False, temperature=1.0, seed=seed, max_tokens=20).tokens
+        for seed in (1, 1, 2)
+    ]
+    assert said[0] == said[1] != said[2]
+
+
+def test_an_abort_ends_what_runs_and_what_waits(make_engine, mels) -> None:
+    engine = make_engine("avx512", max_batch=1)
+    for number in range(3):
+        engine.submit(number, mel=mels[0], prompt=[3], timestamps=False)
+    engine.abort([0, 2, 99])
+    events = answers(engine, 3)
+    assert [events[n].what for n in range(3)] == ["aborted", "finished", "aborted"]
+
+
+def test_odd_requests_are_refused(make_engine, mels) -> None:
+    engine = make_engine("avx512")
+    for odd in (
+        {"prompt": [3]},
+        {"mel": mels[0][:, :100].copy(), "prompt": [3]},
+        {"mel": mels[0], "prompt": []},
+        {"mel": mels[0], "prompt": [VOCABULARY]},
+        {"mel": mels[0], "prompt": [3] * 449},
+        {"mel": mels[0], "prompt": [3], "temperature": -1.0},
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            engine.submit(1, **odd)
+
+
+def test_closing_wakes_who_waits_and_may_be_repeated(make_engine) -> None:
+    engine = make_engine("avx512")
+    engine.close()
+    engine.close()
+    assert engine.events(timeout_s=60) == []
