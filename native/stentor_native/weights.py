@@ -113,7 +113,9 @@ def read_ctranslate2(path: Path) -> Mapping[str, NDArray[Any]]:
         if cursor.at + size > len(cursor.data):
             raise WeightsError(f"it ends inside {name}")
         if code == _CT2_BFLOAT16:
-            tensors[name] = _from_bfloat16(np.frombuffer(cursor.data, "<u2", size // 2, cursor.at)).reshape(shape)
+            tensors[name] = _from_bfloat16(np.frombuffer(cursor.data, "<u2", size // 2, cursor.at)).reshape(
+                shape
+            )
         elif code in _CT2_TYPES:
             kind = np.dtype(_CT2_TYPES[code])
             tensors[name] = np.frombuffer(cursor.data, kind, size // kind.itemsize, cursor.at).reshape(shape)
@@ -138,7 +140,9 @@ def _check_ctranslate2(tensors: Mapping[str, NDArray[Any]]) -> None:
         heads = tensors.get(f"{part}/num_heads")
         width = tensors[f"{part}/layer_norm/gamma"].shape[0]
         if heads is not None and int(heads) * HEAD_WIDTH != width:
-            raise WeightsError(f"{part} has {int(heads)} heads for a width of {width}; Whisper's are {HEAD_WIDTH} wide")
+            raise WeightsError(
+                f"{part} has {int(heads)} heads for a width of {width}; Whisper's are {HEAD_WIDTH} wide"
+            )
     projection, embeddings = tensors.get("decoder/projection/weight"), tensors["decoder/embeddings/weight"]
     if projection is not None and not np.array_equal(projection, embeddings):
         raise WeightsError("the projection is not the embeddings, as it is in Whisper")
@@ -234,7 +238,9 @@ class _HuggingFace(Mapping[str, Any]):
                     continue
                 weight, bias = ("gamma", "beta") if ours.endswith("layer_norm") else ("weight", "bias")
                 prefix = f"{side}.layers.{layer}."
-                self._parts[f"{side}/layer_{layer}/{ours}/{weight}"] = tuple(f"{prefix}{p}.weight" for p in parts)
+                self._parts[f"{side}/layer_{layer}/{ours}/{weight}"] = tuple(
+                    f"{prefix}{p}.weight" for p in parts
+                )
                 self._parts[f"{side}/layer_{layer}/{ours}/{bias}"] = tuple(f"{prefix}{p}.bias" for p in parts)
         self._names = names
 
@@ -266,10 +272,12 @@ def _shaped(tensors: Mapping[str, NDArray[Any]]) -> Weights:
     positions = tensors["decoder/position_encodings/encodings"].shape[0]
     found = {
         "a convolution of 3 taps": taps == 3,
-        f"a width that {HEAD_WIDTH} divides, the same on both sides": width % HEAD_WIDTH == 0 and width == decoder_width,
+        f"a width that {HEAD_WIDTH} divides, the same on both sides": width % HEAD_WIDTH == 0
+        and width == decoder_width,
         f"{FRAMES} encoder positions": frames == FRAMES,
         f"{POSITIONS} decoder positions": positions == POSITIONS,
-        "an inner width of four times the width": tensors["encoder/layer_0/ffn/linear_0/bias"].shape == (4 * width,),
+        "an inner width of four times the width": tensors["encoder/layer_0/ffn/linear_0/bias"].shape
+        == (4 * width,),
     }
     missing = [what for what, is_so in found.items() if not is_so]
     if missing:
@@ -282,6 +290,8 @@ def _shaped(tensors: Mapping[str, NDArray[Any]]) -> Weights:
             raise WeightsError(f"there is no tensor {name}") from None
 
     def layers(part: str) -> int:
-        return sum(name.startswith(f"{part}/layer_") and name.endswith("/ffn/linear_0/bias") for name in tensors)
+        return sum(
+            name.startswith(f"{part}/layer_") and name.endswith("/ffn/linear_0/bias") for name in tensors
+        )
 
     return Weights(mels, width, layers("encoder"), layers("decoder"), vocabulary, tensor)

@@ -37,8 +37,13 @@ def convolve(x: Floats, weight: Floats, bias: Floats, stride: int) -> Floats:
     """x (channels, frames), one silent frame on either side; weight (outputs, channels, 3)."""
     padded = np.pad(x, ((0, 0), (1, 1)))
     frames = (padded.shape[1] - 3) // stride + 1
-    columns = np.stack([padded[:, tap : tap + stride * frames : stride][:, :frames] for tap in range(3)], axis=1)
-    return weight.transpose(0, 2, 1).reshape(len(weight), -1) @ columns.transpose(1, 0, 2).reshape(-1, frames) + bias[:, None]
+    columns = np.stack(
+        [padded[:, tap : tap + stride * frames : stride][:, :frames] for tap in range(3)], axis=1
+    )
+    return (
+        weight.transpose(0, 2, 1).reshape(len(weight), -1) @ columns.transpose(1, 0, 2).reshape(-1, frames)
+        + bias[:, None]
+    )
 
 
 def attend(q: Floats, k: Floats, v: Floats, *, causal: bool = False) -> tuple[Floats, Floats]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Floats, bf16, relative_error
 from reference import gelu, layer_norm, softmax
+
+from conftest import Floats, bf16, relative_error
 
 EXACT = 1e-5
 ROUNDED = 3e-3
@@ -26,7 +27,10 @@ def test_products_of_any_number_of_rows(kernels, backend: str, random, rows: int
     product = a @ weight.T + bias
     found = kernels.linear(backend, a, weight, bias, "plain_float", addend)
     assert relative_error(found, product) < EXACT
-    assert relative_error(kernels.linear(backend, a, weight, bias, "add_float", addend), product + addend) < EXACT
+    assert (
+        relative_error(kernels.linear(backend, a, weight, bias, "add_float", addend), product + addend)
+        < EXACT
+    )
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(32, 32), (384, 64), (1536, 384), (96, 70), (5120, 33)])
@@ -42,7 +46,9 @@ def test_products_leave_rounded_or_through_the_activation(kernels, backend: str,
     bias, addend = normal(random, 64), normal(random, 40, 64)
     product = a @ weight.T + bias
     assert relative_error(kernels.linear(backend, a, weight, bias, "bf16", addend), product) < ROUNDED
-    assert relative_error(kernels.linear(backend, a, weight, bias, "gelu_bf16", addend), gelu(product)) < ROUNDED
+    assert (
+        relative_error(kernels.linear(backend, a, weight, bias, "gelu_bf16", addend), gelu(product)) < ROUNDED
+    )
     found = kernels.linear(backend, a, weight, bias, "gelu_float", addend)
     assert np.abs(found - (gelu(product) + addend)).max() < 5e-4
 
@@ -51,7 +57,10 @@ def test_products_leave_rounded_or_through_the_activation(kernels, backend: str,
 def test_layer_norm_keeps_its_digits_at_large_means(kernels, random, offset: float) -> None:
     x = (random.standard_normal((7, 384)) + offset).astype(np.float32)
     gain, shift = normal(random, 384), normal(random, 384)
-    assert relative_error(kernels.layer_norm(x, gain, shift), layer_norm(x.astype(np.float64), gain, shift)) < ROUNDED
+    assert (
+        relative_error(kernels.layer_norm(x, gain, shift), layer_norm(x.astype(np.float64), gain, shift))
+        < ROUNDED
+    )
 
 
 @pytest.mark.parametrize(("frames", "cuts"), [(1500, 1), (1500, 4), (50, 1), (32, 2), (97, 1)])
@@ -77,7 +86,9 @@ def test_self_attention_of_any_length(kernels, random, length: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 6, 7, 16, 20, 32])
 @pytest.mark.parametrize("frames", [1500, 64, 33])
-def test_cross_attention_of_any_number_of_queries(kernels, backend: str, random, count: int, frames: int) -> None:
+def test_cross_attention_of_any_number_of_queries(
+    kernels, backend: str, random, count: int, frames: int
+) -> None:
     if backend == "emulated" and frames > 100:
         frames = 300
     queries, x = normal(random, count, 128, scale=0.3), normal(random, frames, 128)
@@ -113,7 +124,9 @@ def test_mass_is_found_where_the_running_sum_passes_it(kernels, random) -> None:
     shift = float(np.log(weights.sum()))
     running = np.cumsum(weights / weights.sum())
     for mass in (0.0001, 0.25, 0.5, 0.9999):
-        assert kernels.find_mass(logits, barred, 0, 300, 2.0, shift, mass) == int(np.searchsorted(running, mass))
+        assert kernels.find_mass(logits, barred, 0, 300, 2.0, shift, mass) == int(
+            np.searchsorted(running, mass)
+        )
     assert kernels.find_mass(logits, barred, 0, 300, 2.0, shift, 1.1) == -1
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import Floats, relative_error
 from reference import Reference, softmax
+
+from conftest import Floats, relative_error
 
 MELS, WIDTH, LAYERS, VOCABULARY = 80, 128, 2, 700
 END, NO_TIMESTAMPS, BEGIN = 600, 610, 611
@@ -111,7 +112,9 @@ def test_encoder(make_engine, backend: str, mels, encoded) -> None:
 
 
 def test_decoder_over_a_whole_prompt(make_engine, backend: str, mels, encoded, reference: Reference) -> None:
-    prompt = [int(token) for token in np.random.default_rng(9).integers(0, END, 90)]  # more rows than a step has
+    prompt = [
+        int(token) for token in np.random.default_rng(9).integers(0, END, 90)
+    ]  # more rows than a step has
     event = one(make_engine(backend), mel=mels[0], prompt=prompt, kind="align")
     logits, scores = reference.decode(prompt, event.audio.numpy())
     expected = [softmax(row[: END + 1])[token] for row, token in zip(logits, prompt[1:], strict=False)]
@@ -153,7 +156,10 @@ def test_results_do_not_depend_on_who_else_is_in_the_batch(make_engine, backend:
     """Bit for bit: every row's sums are taken in the same order, whatever rows lie beside it."""
     engine = make_engine(backend, max_batch=4)
     prompts = [[3], [3, 4, 5], list(range(10, 80)), [7, 8]]
-    alone = [one(engine, mel=mels[n % 2], prompt=prompt, max_tokens=10, timestamps=False) for n, prompt in enumerate(prompts)]
+    alone = [
+        one(engine, mel=mels[n % 2], prompt=prompt, max_tokens=10, timestamps=False)
+        for n, prompt in enumerate(prompts)
+    ]
     for number, prompt in enumerate(prompts):
         engine.submit(number, mel=mels[number % 2], prompt=prompt, max_tokens=10, timestamps=False)
     together = answers(engine, 4)
@@ -165,7 +171,9 @@ def test_results_do_not_depend_on_who_else_is_in_the_batch(make_engine, backend:
 def test_sampling_is_the_same_for_a_seed_and_differs_between_seeds(make_engine, mels) -> None:
     engine = make_engine("avx512")
     said = [
-        one(engine, mel=mels[0], prompt=[3], timestamps=False, temperature=1.0, seed=seed, max_tokens=20).tokens
+        one(
+            engine, mel=mels[0], prompt=[3], timestamps=False, temperature=1.0, seed=seed, max_tokens=20
+        ).tokens
         for seed in (1, 1, 2)
     ]
     assert said[0] == said[1] != said[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -41,8 +41,15 @@ class Settings(BaseSettings):
     device: Annotated[str, Field(description="cpu, cuda or auto (cuda where there is one).")] = "auto"
     engine_slots: Annotated[
         PositiveInt | None,
-        Field(description="Chunks the engine computes at once; one per usable processor by default."),
+        Field(description="Chunks CTranslate2 computes at once; one per usable processor by default."),
     ] = None
+    engine: Annotated[
+        Literal["auto", "native", "ctranslate2"],
+        Field(description="auto is native where it runs (AMX or AVX-512 BF16), else ctranslate2."),
+    ] = "auto"
+    max_batch: Annotated[
+        PositiveInt, Field(description="Chunks the native engine computes at once; each takes memory.")
+    ] = 16
     preprocess_workers: Annotated[
         PositiveInt | None,
         Field(description="Threads that decode audio; by default max(1, min(processors, 2))."),

@@ -14,9 +14,11 @@ import soxr
 from stentor.engine.base import Engine
 from stentor.engine.ct2 import CTranslate2Engine
 from stentor.engine.fake import FakeEngine
+from stentor.engine.native import NativeEngine
 from stentor.errors import EngineAborted, EngineError
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, EngineRequest, Samples
+from support.native import skip_unless_native
 from support.waiting import until
 
 Requests = Callable[..., EngineRequest]
@@ -30,11 +32,14 @@ def speech(two_cities: Path) -> Samples:
     return resampled[: round(28.5 * SAMPLE_RATE)]
 
 
-@pytest.fixture(params=["fake", "ctranslate2-tiny.en"])
+@pytest.fixture(params=["fake", "ctranslate2-tiny.en", "native-tiny.en"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
     engine: Engine
     if request.param == "fake":
         engine = FakeEngine(slots=2)
+    elif request.param == "native-tiny.en":
+        skip_unless_native()
+        engine = NativeEngine(resolve("tiny.en"), max_batch=2)
     else:
         engine = CTranslate2Engine(resolve("tiny.en"), slots=2, device="cpu")
     yield engine

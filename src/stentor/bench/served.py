@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -97,7 +98,8 @@ def serve(
         app = create_app(settings, lambda: FakeEngine(slots=slots))
     else:
         files = resolve(model, cache_dir=settings.cache_dir)
-        app = create_app(settings, lambda: load_engine(files, slots=slots, device=settings.device))
+        load = partial(load_engine, files, name=settings.engine, slots=slots, device=settings.device)
+        app = create_app(settings, partial(load, max_batch=settings.max_batch))
     config = uvicorn.Config(
         inlined(app) if inline else app,
         port=port,

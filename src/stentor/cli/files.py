@@ -68,7 +68,13 @@ async def transcribe_all(
         ModelError: The model cannot be had.
     """
     model = resolve(settings.model, cache_dir=settings.cache_dir)
-    engine = load_engine(model, slots=settings.resolved_engine_slots, device=settings.device)
+    engine = load_engine(
+        model,
+        name=settings.engine,
+        slots=settings.resolved_engine_slots,
+        device=settings.device,
+        max_batch=settings.max_batch,
+    )
     pool = PreprocessPool(settings.resolved_preprocess_workers)
     transcriber = Transcriber(engine, pool, LIMITS)
     at_once = asyncio.Semaphore(2 * engine.info.slots)

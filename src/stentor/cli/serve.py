@@ -23,7 +23,13 @@ def serve(
         str | None, typer.Option(help="Directory, packaged name or hub id; see `stentor models`.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None,
-    engine_slots: Annotated[int | None, typer.Option(min=1, help="Chunks computed at once.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, native or ctranslate2.")] = None,
+    engine_slots: Annotated[
+        int | None, typer.Option(min=1, help="Chunks CTranslate2 computes at once.")
+    ] = None,
+    max_batch: Annotated[
+        int | None, typer.Option(min=1, help="Chunks the native engine computes at once.")
+    ] = None,
     preprocess_workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode audio.")] = None,
     max_audio_s: Annotated[float | None, typer.Option(min=1, help="Longest audio in seconds.")] = None,
     drain_timeout_s: Annotated[float | None, typer.Option(min=0, help="Grace for running work.")] = None,
@@ -42,7 +48,14 @@ def serve(
     from stentor.models import resolve
 
     files = resolve(settings.model, cache_dir=settings.cache_dir)  # fail here, before a port is taken
-    load = partial(load_engine, files, slots=settings.resolved_engine_slots, device=settings.device)
+    load = partial(
+        load_engine,
+        files,
+        name=settings.engine,
+        slots=settings.resolved_engine_slots,
+        device=settings.device,
+        max_batch=settings.max_batch,
+    )
     app = create_app(settings, load)
     config = uvicorn.Config(
         app,

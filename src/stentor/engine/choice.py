@@ -2,16 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
+import structlog
+
 from stentor.engine.base import Engine
+from stentor.errors import ModelError
 from stentor.models import ModelFiles
 
+log = structlog.get_logger()
 
-def load_engine(model: ModelFiles, *, slots: int, device: str) -> Engine:
-    """Load a model into the engine that suits this machine; takes about a second for base.
+EngineName: TypeAlias = Literal["auto", "native", "ctranslate2"]
+
+
+def load_engine(
+    model: ModelFiles, *, name: EngineName = "auto", slots: int, device: str, max_batch: int = 16
+) -> Engine:
+    """Load a model into the engine asked for, or the one that suits this machine; about a second for base.
+
+    `auto` is the native engine where processor, device and weights suit it, and CTranslate2 where not; why
+    not is logged.
+
+    Args:
+        model: Its files.
+        name: The engine.
+        slots: Chunks that CTranslate2 computes at once.
+        device: `cpu`, `cuda` or `auto`.
+        max_batch: Chunks that the native engine computes at once.
 
     Raises:
-        ModelError: The runtime cannot load the model.
+        ModelError: The engine asked for does not run here, or no runtime can load the model.
     """
-    from stentor.engine.ct2 import CTranslate2Engine  # runtimes are heavy: only the chosen one is imported
+    # Runtimes are heavy: only the one that is chosen is imported.
+    if name != "ctranslate2":
+        reason = _why_not_native(device, required=name == "native")
+        if reason is None:
+            from stentor.engine.native import NativeEngine
+
+            try:
+                return NativeEngine(model, max_batch=max_batch)
+            except ModelError as error:
+                if name == "native":
+                    raise
+                reason = error.message
+        if name == "native":
+            raise ModelError(
+                f"the native engine does not run here: {reason}. STENTOR_ENGINE=auto does without."
+            )
+        log.info("running on CTranslate2", why_not_native=reason)
+    from stentor.engine.ct2 import CTranslate2Engine
 
     return CTranslate2Engine(model, slots=slots, device=device)
+
+
+def _why_not_native(device: str, *, required: bool) -> str | None:
+    """None where the native engine runs."""
+    if device == "cuda":
+        return "it computes on the CPU, and the device is cuda"
+    try:
+        import stentor_native
+    except ImportError:
+        return "stentor-native is not installed (`make setup` builds it where there is a C++ compiler)"
+    supported, reason = stentor_native.supported()
+    if not supported:
+        return str(reason)
+    if device == "auto" and not required:
+        import ctranslate2
+
+        if ctranslate2.get_cuda_device_count():
+            return "there is a CUDA device"
+    return None

@@ -9,6 +9,7 @@ in two calls, encode and generate, and an abort is obeyed between them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
+from stentor.engine.windows import hear, read_window
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
 from stentor.types import (
@@ -31,9 +33,6 @@ from stentor.whisper import rules
 from stentor.whisper.features import LogMel
 from stentor.whisper.languages import LANGUAGES
 from stentor.whisper.tokenizer import WhisperTokenizer
-
-MIN_WINDOW_S = 0.5
-"""A rest shorter than this is not heard again: no word fits in, and Whisper dreams over scraps."""
 
 
 class CTranslate2Engine:
@@ -83,30 +82,24 @@ class CTranslate2Engine:
         return self._info
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Transcribe one chunk; see `Engine.generate`.
-
-        A chunk is one window, unless the model stops before its end: then the rest is heard again.
-        """
+        """Transcribe one chunk; see `Engine.generate`."""
         chunk, options = request.chunk, request.options
         async with self._scheduler.ticket(request) as ticket:
-            encoded, offset_s = await self._encoded_chunk(ticket), 0.0
-            while True:
-                window = await ticket.run(
-                    self._decode, encoded, options, chunk.duration_s - offset_s, offset_s
-                )
-                yield EngineOutput(window.segments)
-                offset_s += window.seek_s
-                if chunk.duration_s - offset_s < MIN_WINDOW_S:
-                    return
-                rest = chunk.samples[round(offset_s * SAMPLE_RATE) :]
-                encoded = await ticket.run(self._encode, rest)
+
+            async def listen(offset_s: float) -> rules.Window:
+                encoded = await self._encoded_from(ticket, offset_s)
+                return await ticket.run(self._decode, encoded, options, chunk.duration_s - offset_s, offset_s)
+
+            async with aclosing(hear(chunk, listen)) as outputs:
+                async for output in outputs:
+                    yield output
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         """Say which language the chunk is in; see `Engine.detect_language`."""
         if len(self._info.languages) == 1:
             return LanguageGuess(self._info.languages[0], 1.0)
         async with self._scheduler.ticket(request) as ticket:
-            encoded = await self._encoded_chunk(ticket)
+            encoded = await self._encoded_from(ticket, 0.0)
             guesses = await ticket.run(self._model.detect_language, encoded)
         token, probability = guesses[0][0]
         return LanguageGuess(token.strip("<|>"), probability)
@@ -122,9 +115,11 @@ class CTranslate2Engine:
         await self._scheduler.close()
         self._model.unload_model()
 
-    async def _encoded_chunk(self, ticket: Ticket) -> Any:
-        """The encoder's view of the ticket's chunk, computed once for probe and transcript."""
+    async def _encoded_from(self, ticket: Ticket, offset_s: float) -> Any:
+        """The encoder's view of the chunk from there on; of all of it, once for probe and transcript."""
         chunk = ticket.request.chunk
+        if offset_s:
+            return await ticket.run(self._encode, chunk.samples[round(offset_s * SAMPLE_RATE) :])
         encoded = self._encoded.get(chunk)
         if encoded is None:
             encoded = self._encoded[chunk] = await ticket.run(self._encode, chunk.samples)
@@ -153,9 +148,7 @@ class CTranslate2Engine:
         tokens: list[int] = result.sequences_ids[0]
         # CTranslate2 averages over the tokens it returns; Whisper counts the end token as well.
         avg_logprob = result.scores[0] * len(tokens) / (len(tokens) + 1)
-        if rules.is_silence(self._tokenizer.decode(tokens), result.no_speech_prob, avg_logprob):
-            return rules.Window((), duration_s)
-        return rules.split_at_timestamps(
+        return read_window(
             self._tokenizer,
             tokens,
             duration_s,

@@ -87,7 +87,11 @@ class Ticket:
 
     async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in the slot held; see `run`."""
-        self._call = future = self._scheduler.submit(lambda: call(*args, **kwargs))
+        return await self.occupy(self._scheduler.submit(lambda: call(*args, **kwargs)))
+
+    async def occupy(self, future: asyncio.Future[T]) -> T:
+        """Await what is computed elsewhere in the slot held, which stays taken until the future is done."""
+        self._call = future
         return await self.outcome(future)
 
     async def outcome(self, future: asyncio.Future[T]) -> T:

@@ -1,0 +1,248 @@
+"""Whisper on stentor-native: continuous batching on CPUs with AMX or AVX-512 BF16.
+
+The network, the batch and the timestamp grammar are its C++ thread's (docs/decisions/0008-native.md). Here are
+the windows, the fair queue before its slots, and one thread that waits for its events and passes them to the
+event loop; the GIL is held for microseconds per event and never in a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+
+from stentor.engine.base import EngineHealth, EngineInfo
+from stentor.engine.scheduler import Scheduler, Ticket
+from stentor.engine.windows import hear, read_window
+from stentor.errors import ModelError
+from stentor.models import ModelFiles
+from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, EngineRequest, LanguageGuess
+from stentor.whisper import rules
+from stentor.whisper.features import LogMel
+from stentor.whisper.languages import LANGUAGES
+from stentor.whisper.tokenizer import WhisperTokenizer
+
+log = structlog.get_logger()
+
+POLL_S = 1.0
+"""How long the thread waits for events before it looks whether it is still wanted."""
+
+NEVER_SPOKEN = (
+    "<|startoftranscript|>",
+    "<|translate|>",
+    "<|transcribe|>",
+    "<|startoflm|>",
+    "<|startofprev|>",
+    "<|nospeech|>",
+    "<|nocaptions|>",
+)
+"""Barred whatever the model's files say. Source: openai/whisper decoding.py, _get_suppress_tokens."""
+
+
+MULTILINGUAL_VOCABULARY = 51865
+"""Source: openai/whisper model.py, is_multilingual."""
+
+
+class NativeEngine:
+    """One Whisper model on stentor-native.
+
+    Args:
+        model: Its files, CTranslate2's or Hugging Face's.
+        max_batch: Chunks computed at once.
+        threads: Threads that compute; one per processor granted by default.
+
+    Raises:
+        ModelError: stentor-native cannot run here, or cannot load the model.
+    """
+
+    def __init__(self, model: ModelFiles, *, max_batch: int, threads: int = 0) -> None:
+        import stentor_native
+
+        supported, reason = stentor_native.supported()
+        if not supported:
+            raise ModelError(f"the native engine does not run here: {reason}")
+        self._tokenizer = WhisperTokenizer(model.directory)
+        try:
+            weights = stentor_native.open_weights(model.directory)
+            self._native: Any = stentor_native.make_engine(
+                weights,
+                _vocabulary(stentor_native.Vocabulary(), self._tokenizer, model.directory),
+                max_batch=max_batch,
+                threads=threads,
+            )
+        except (ValueError, MemoryError) as error:
+            raise ModelError(f"the native engine cannot load {model.directory}: {error}") from error
+        self._log_mel = LogMel(weights.mels)
+        # A model for English alone has the language tokens as well; openai/whisper tells them apart by size.
+        multilingual = weights.vocabulary >= MULTILINGUAL_VOCABULARY
+        known = tuple(code for code in LANGUAGES if self._tokenizer.knows(f"<|{code}|>"))
+        self._info = EngineInfo(
+            engine="native",
+            model=model.name,
+            languages=known if multilingual else ("en",),
+            slots=max_batch,
+            translates=multilingual,
+        )
+        self._scheduler = Scheduler(max_batch, "stentor-engine")
+        self._encoded: WeakKeyDictionary[Chunk, Any] = WeakKeyDictionary()
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._ids = itertools.count()
+        self._listener: threading.Thread | None = None
+        self._closing = threading.Event()
+        log.info(
+            "native engine",
+            backend=self._native.backend,
+            threads=self._native.threads,
+            max_batch=max_batch,
+            shared_mb=round(self._native.shared_bytes / 1e6),
+            slot_mb=round(self._native.slot_bytes / 1e6, 1),
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        """Transcribe one chunk; see `Engine.generate`."""
+        async with self._scheduler.ticket(request) as ticket:
+
+            async def listen(offset_s: float) -> rules.Window:
+                return await self._listen(ticket, offset_s)
+
+            async with aclosing(hear(request.chunk, listen)) as outputs:
+                async for output in outputs:
+                    yield output
+
+    async def detect_language(self, request: EngineRequest) -> LanguageGuess:
+        """Say which language the chunk is in; see `Engine.detect_language`."""
+        languages = self._info.languages
+        if len(languages) == 1:
+            return LanguageGuess(languages[0], 1.0)
+        tokens = [self._tokenizer.special(f"<|{code}|>") for code in languages]
+        async with self._scheduler.ticket(request) as ticket:
+            event = await self._ask(ticket, 0.0, prompt=[self._tokenizer.sot], kind="probe", probed=tokens)
+        self._encoded[request.chunk] = event.audio
+        probability, language = max(zip(event.probabilities, languages, strict=True))
+        return LanguageGuess(language, probability)
+
+    async def abort(self, request_ids: Collection[str]) -> None:
+        self._scheduler.abort(request_ids)
+
+    def health(self) -> EngineHealth:
+        scheduler = self._scheduler
+        return EngineHealth(scheduler.dead is None, scheduler.running, scheduler.queued, scheduler.dead)
+
+    async def close(self) -> None:
+        self._closing.set()
+        self._scheduler.die("closed")
+        await asyncio.to_thread(self._native.close)
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.join)
+        for future in self._pending.values():
+            future.cancel()  # its caller has been told; this gives the slot back
+        await self._scheduler.close()
+
+    async def _listen(self, ticket: Ticket, offset_s: float) -> rules.Window:
+        """Hear the window that begins there."""
+        request = ticket.request
+        options, duration_s = request.options, request.chunk.duration_s - offset_s
+        prompt = rules.prompt_tokens(self._tokenizer, options, multilingual=self._info.translates)
+        event = await self._ask(
+            ticket,
+            offset_s,
+            prompt=prompt,
+            start=prompt.index(self._tokenizer.sot),
+            temperature=options.temperature,
+            # The same draws for the same audio, whoever else is computed.
+            seed=request.chunk.index << 16 | round(offset_s * 100),
+            max_tokens=min(rules.MAX_CONTEXT_TOKENS // 2, rules.MAX_CONTEXT_TOKENS - len(prompt)),
+        )
+        log_probabilities = event.log_probabilities
+        return read_window(
+            self._tokenizer,
+            event.tokens,
+            duration_s,
+            offset_s=offset_s,
+            temperature=options.temperature,
+            # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
+            avg_logprob=sum(log_probabilities) / (len(event.tokens) + 1),
+            no_speech_prob=event.no_speech_probability,
+        )
+
+    async def _ask(self, ticket: Ticket, offset_s: float, **options: Any) -> Any:
+        """Put a request into a slot of the engine and await its answer, an event of stentor-native."""
+        chunk = ticket.request.chunk
+        self._listen_on(asyncio.get_running_loop())
+        async with ticket.slot():
+            audio = self._encoded.pop(chunk, None) if offset_s == 0 else None
+            if audio is not None:
+                options["audio"] = audio
+            else:
+                samples = chunk.samples[round(offset_s * SAMPLE_RATE) :]
+                options["mel"] = await ticket.compute(self._log_mel.window, samples)
+            number = next(self._ids)
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._pending[number] = answer
+            self._native.submit(number, **options)
+            try:
+                return await ticket.occupy(answer)
+            finally:
+                if not answer.done():
+                    self._native.abort([number])
+
+    def _listen_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread that passes events on, with the first request: before it there is no loop."""
+        if self._listener is None and not self._closing.is_set():
+            self._listener = threading.Thread(
+                target=self._pass_events, args=(loop,), name="stentor-native-events", daemon=True
+            )
+            self._listener.start()
+
+    def _pass_events(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._closing.is_set():
+            events = self._native.events(POLL_S)
+            failure = self._native.failure
+            try:
+                if events:
+                    loop.call_soon_threadsafe(self._settle, events)
+                if failure:
+                    loop.call_soon_threadsafe(self._scheduler.die, failure)
+                    return
+            except RuntimeError:  # the loop has been closed without us
+                return
+
+    def _settle(self, events: list[Any]) -> None:
+        for event in events:
+            answer = self._pending.pop(event.id, None)
+            if answer is not None and not answer.done():
+                answer.set_result(event)
+
+
+def _vocabulary(vocabulary: Any, tokenizer: WhisperTokenizer, directory: Path) -> Any:
+    """Fill in the vocabulary's landmarks, and what its files bar (CTranslate2's or Hugging Face's names)."""
+    config: dict[str, Any] = {}
+    for name in ("config.json", "generation_config.json"):
+        if (directory / name).is_file():
+            try:
+                config |= json.loads((directory / name).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ModelError(f"cannot read {directory / name}: {error}") from error
+    barred = config.get("suppress_ids") or config.get("suppress_tokens") or []
+    at_begin = config.get("suppress_ids_begin") or config.get("begin_suppress_tokens") or []
+    special = [tokenizer.special(name) for name in NEVER_SPOKEN if tokenizer.knows(name)]
+    no_speech = next((name for name in ("<|nospeech|>", "<|nocaptions|>") if tokenizer.knows(name)), None)
+    vocabulary.end_of_text = tokenizer.eot
+    vocabulary.no_timestamps = tokenizer.no_timestamps
+    vocabulary.timestamp_begin = tokenizer.timestamp_begin
+    vocabulary.no_speech = -1 if no_speech is None else tokenizer.special(no_speech)
+    vocabulary.suppressed = sorted({*(token for token in barred if token >= 0), *special})
+    vocabulary.suppressed_at_begin = sorted({*at_begin, *tokenizer.encode(" "), tokenizer.eot})
+    return vocabulary
