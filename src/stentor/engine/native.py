@@ -1,7 +1,7 @@
 """Whisper on stentor-native: continuous batching on CPUs with AMX or AVX-512 BF16.
 
-The network, the batch and the timestamp grammar are its C++ thread's (docs/decisions/0008-native.md). Here are
-the windows, the fair queue before its slots, and one thread that waits for its events and passes them to the
+The network, the batch and the timestamp grammar are its C++ thread's (docs/decisions/0008-native.md). Here
+are the windows, the fair queue before its slots, and one thread that waits for its events and passes them to the
 event loop; the GIL is held for microseconds per event and never in a step.
 """
 
