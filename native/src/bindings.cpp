@@ -12,6 +12,7 @@
 
 #include "cpu.h"
 #include "engine.h"
+#include "limits.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -107,6 +108,14 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
   module.def("unsupported_reason", &unsupported_reason, "Why no backend runs here; empty where one does.");
   module.def("usable_processors", &usable_processors, "Processors granted by affinity and cgroup.");
   module.def("backend", [] { return std::string(!cpu_features().avx512_bf16 ? "" : cpu_features().amx_bf16 ? "amx" : "avx512"); });
+
+  module.def(
+      "measure_limits",
+      [emulated](const std::string& backend, int threads) {
+        const MicroKernels& micro = find_kernels(backend, emulated);
+        return std::make_pair(measure_operations_per_s(micro, threads), measure_read_bytes_per_s(threads));
+      },
+      "backend"_a, "threads"_a, nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<AudioHold>(module, "EncodedAudio", "What the encoder made of a window; kept for a second request.")
       .def_prop_ro("nbytes", [](const AudioHold& hold) { return hold.audio->bytes(); })

@@ -11,7 +11,15 @@ It imports on any x86-64; whether it runs is asked at run time.
 
 from __future__ import annotations
 
-from stentor_native._native import EncodedAudio, Engine, Event, Vocabulary, backend, usable_processors
+from stentor_native._native import (
+    EncodedAudio,
+    Engine,
+    Event,
+    Vocabulary,
+    backend,
+    measure_limits,
+    usable_processors,
+)
 from stentor_native.loading import make_engine, supported
 from stentor_native.weights import Weights, WeightsError, open_weights
 
@@ -24,6 +32,7 @@ __all__ = [
     "WeightsError",
     "backend",
     "make_engine",
+    "measure_limits",
     "open_weights",
     "supported",
     "usable_processors",

@@ -26,6 +26,9 @@ def usable_processors() -> int:
 def backend() -> Literal["", "avx512", "amx"]:
     """The backend that `auto` stands for."""
 
+def measure_limits(backend: str, threads: int) -> tuple[float, float]:
+    """The machine at its best: operations a second in products, and bytes a second read from memory."""
+
 class EncodedAudio:
     """What the encoder made of a window; kept for a second request."""
 

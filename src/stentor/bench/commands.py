@@ -146,6 +146,35 @@ def preprocess(
 
 
 @app.command()
+def engine(
+    manifest: ManifestOption,
+    model: Annotated[str, typer.Option(help="Directory, packaged name or hub id.")] = "tiny.en",
+    language: Annotated[str, typer.Option(help="Of the files (a code).")] = "en",
+    prefix: PrefixOption = "",
+    chunks: Annotated[int, typer.Option(min=2, help="So many, from the start of the files.")] = 64,
+    batches: Annotated[str, typer.Option(help="Native's batch sizes.")] = "1,8,16,32",
+    part: Annotated[str, typer.Option(help="What to measure.")] = "speed,limits,abort",
+    aborts: Annotated[int, typer.Option(min=2, help="Requests aborted.")] = 50,
+    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append the rows.")] = None,
+) -> None:
+    """Measure the engines themselves, in this program, on the same chunks with the same weights."""
+    with _explained():
+        from stentor.bench.engine import EnginePlan, cut_chunks, run_engine
+        from stentor.bench.manifest import load_utterances
+        from stentor.models import resolve
+
+        utterances = load_utterances(manifest, language=language, prefix=prefix)
+        plan = EnginePlan(
+            model=resolve(model),
+            chunks=cut_chunks([utterance.path for utterance in utterances], chunks),
+            language=language,
+            batches=_levels(batches),
+            aborts=aborts,
+        )
+        run_engine(plan, part.split(","), json_file=json_file)
+
+
+@app.command()
 def cancel(
     speech: SpeechOption,
     url: ServerOption = None,

@@ -1,8 +1,8 @@
 """Whisper on stentor-native: continuous batching on CPUs with AMX or AVX-512 BF16.
 
 The network, the batch and the timestamp grammar are its C++ thread's (docs/decisions/0008-native.md). Here
-are the windows, the fair queue before its slots, and one thread that waits for its events and passes them to the
-event loop; the GIL is held for microseconds per event and never in a step.
+are the windows, the fair queue before its slots, and one thread that waits for its events and passes them to
+the event loop; the GIL is held for microseconds per event and never in a step.
 """
 
 from __future__ import annotations
@@ -109,6 +109,21 @@ class NativeEngine:
     @property
     def info(self) -> EngineInfo:
         return self._info
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute."""
+        return int(self._native.threads)
+
+    @property
+    def slot_bytes(self) -> int:
+        """Memory of one of `max_batch` chunks: its keys, its values and its encoded audio."""
+        return int(self._native.slot_bytes)
+
+    @property
+    def statistics(self) -> dict[str, float]:
+        """Since the start: `steps` and their `rows`, windows `encoded`, and `step_s` and `encode_s` spent."""
+        return dict(self._native.statistics)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Transcribe one chunk; see `Engine.generate`."""
