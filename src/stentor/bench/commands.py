@@ -151,7 +151,7 @@ def engine(
     model: Annotated[str, typer.Option(help="Directory, packaged name or hub id.")] = "tiny.en",
     language: Annotated[str, typer.Option(help="Of the files (a code).")] = "en",
     prefix: PrefixOption = "",
-    chunks: Annotated[int, typer.Option(min=2, help="So many, from the start of the files.")] = 64,
+    chunks: Annotated[int, typer.Option(min=2, help="So many, from the longest files first.")] = 64,
     batches: Annotated[str, typer.Option(help="Native's batch sizes.")] = "1,8,16,32",
     part: Annotated[str, typer.Option(help="What to measure.")] = "speed,limits,abort",
     aborts: Annotated[int, typer.Option(min=2, help="Requests aborted.")] = 50,
@@ -164,9 +164,10 @@ def engine(
         from stentor.models import resolve
 
         utterances = load_utterances(manifest, language=language, prefix=prefix)
+        longest_first = sorted(utterances, key=lambda utterance: -(utterance.seconds or 0.0))
         plan = EnginePlan(
             model=resolve(model),
-            chunks=cut_chunks([utterance.path for utterance in utterances], chunks),
+            chunks=cut_chunks([utterance.path for utterance in longest_first], chunks),
             language=language,
             batches=_levels(batches),
             aborts=aborts,
