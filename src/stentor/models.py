@@ -29,6 +29,9 @@ import platformdirs
 from stentor.errors import ModelError
 
 WEIGHTS: Final = "model.bin"
+SAFETENSORS: Final = "model.safetensors"
+"""Hugging Face's weights, which the native engine takes in place of CTranslate2's."""
+
 REQUIRED_FILES: Final = (WEIGHTS, "config.json", "tokenizer.json")
 
 _HUB_PATTERNS: Final = [*REQUIRED_FILES, "preprocessor_config.json", "vocabulary.*"]
@@ -47,7 +50,10 @@ _ABANDONED_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model that is there: `REQUIRED_FILES` lie in `directory`; `digest` is the SHA-256 of its weights."""
+    """A model that is there: `REQUIRED_FILES` lie in `directory`; `digest` is the SHA-256 of its weights.
+
+    `model.safetensors` may stand for `model.bin`.
+    """
 
     name: str
     directory: Path
@@ -194,7 +200,8 @@ def available(*, packages: Mapping[str, PackagedModel] = PACKAGED) -> list[Model
 def _from_directory(name: str, directory: Path) -> ModelFiles:
     if missing := _missing(directory):
         raise ModelError(f"The model directory {directory} lacks {', '.join(missing)}.")
-    return ModelFiles(name, directory, _digest(directory / WEIGHTS))
+    weights = WEIGHTS if (directory / WEIGHTS).is_file() else SAFETENSORS
+    return ModelFiles(name, directory, _digest(directory / weights))
 
 
 def _from_hub(name: str, repository: str) -> ModelFiles:
@@ -309,7 +316,10 @@ def _digest(path: Path) -> str:
 
 
 def _missing(directory: Path) -> list[str]:
-    return [file for file in REQUIRED_FILES if not (directory / file).is_file()]
+    missing = [file for file in REQUIRED_FILES if not (directory / file).is_file()]
+    if WEIGHTS in missing and (directory / SAFETENSORS).is_file():
+        missing.remove(WEIGHTS)
+    return missing
 
 
 def _locate(piece: str) -> Path | None:

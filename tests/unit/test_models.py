@@ -217,6 +217,12 @@ def test_a_directory_is_taken_as_it_is(tmp_path: Path) -> None:
     assert files.digest == hashlib.sha256(PART_2).hexdigest()
 
 
+def test_hugging_face_weights_may_stand_for_ctranslate2s(tmp_path: Path) -> None:
+    weights = b"weights"
+    write(tmp_path, {"model.safetensors": weights, "config.json": b"{}", "tokenizer.json": b"{}"})
+    assert resolve(str(tmp_path)).digest == hashlib.sha256(weights).hexdigest()
+
+
 def test_what_a_directory_lacks_is_named(tmp_path: Path) -> None:
     directory = write(tmp_path / "mine", {"config.json": b"{}"})
     with pytest.raises(ModelError, match=r"mine lacks model\.bin, tokenizer\.json"):
