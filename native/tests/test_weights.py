@@ -27,7 +27,11 @@ def tensors() -> dict[str, np.ndarray]:
     found = {"decoder/embeddings/weight": normal(VOCABULARY, WIDTH)}
     for side, positions in (("encoder", 1500), ("decoder", 448)):
         found[f"{side}/position_encodings/encodings"] = normal(positions, WIDTH)
-        norms = [f"{side}/layer_norm", f"{side}/layer_0/self_attention/layer_norm", f"{side}/layer_0/ffn/layer_norm"]
+        norms = [
+            f"{side}/layer_norm",
+            f"{side}/layer_0/self_attention/layer_norm",
+            f"{side}/layer_0/ffn/layer_norm",
+        ]
         dense = {"self_attention/linear_0": (3 * WIDTH, WIDTH), "self_attention/linear_1": (WIDTH, WIDTH)}
         if side == "decoder":
             norms.append("decoder/layer_0/attention/layer_norm")
@@ -43,7 +47,10 @@ def tensors() -> dict[str, np.ndarray]:
     found["encoder/layer_0/self_attention/linear_0/bias"][WIDTH : 2 * WIDTH] = 0
     found["decoder/layer_0/attention/linear_1/bias"][:WIDTH] = 0
     for number, channels in ((1, MELS), (2, WIDTH)):
-        found[f"encoder/conv{number}/weight"], found[f"encoder/conv{number}/bias"] = normal(WIDTH, channels, 3), normal(WIDTH)
+        found[f"encoder/conv{number}/weight"], found[f"encoder/conv{number}/bias"] = (
+            normal(WIDTH, channels, 3),
+            normal(WIDTH),
+        )
     return found
 
 
@@ -51,7 +58,9 @@ def string(text: str) -> bytes:
     return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
 
 
-def write_ctranslate2(folder: Path, stored: dict[str, np.ndarray], *, version: int = 6, spec: str = "WhisperSpec") -> None:
+def write_ctranslate2(
+    folder: Path, stored: dict[str, np.ndarray], *, version: int = 6, spec: str = "WhisperSpec"
+) -> None:
     """Source: OpenNMT/CTranslate2 python/ctranslate2/specs/model_spec.py, _serialize."""
     out = struct.pack("<I", version) + string(spec) + struct.pack("<II", 3, len(stored))
     for name, values in stored.items():
@@ -67,7 +76,9 @@ def converted(kind: str) -> dict[str, np.ndarray]:
     for name, values in tensors().items():
         if kind in ("int8", "int16") and values.ndim == 2 and "position" not in name:
             stored[name] = np.rint(values * 128).astype(kind)
-            stored[f"{name}_scale"] = np.full(len(values), 128, np.float32) if kind == "int8" else np.float32(128)
+            stored[f"{name}_scale"] = (
+                np.full(len(values), 128, np.float32) if kind == "int8" else np.float32(128)
+            )
             stored[f"{name}_scale"] = np.asarray(stored[f"{name}_scale"])
         else:
             stored[name] = values.astype("float32" if kind.startswith("int") else kind)
@@ -113,12 +124,22 @@ def write_safetensors(folder: Path, kind: str) -> None:
                 if not (part.endswith("k_proj") and leaf == "bias"):
                     stored[f"model.{side}.layers.0.{part}.{PLAIN.get(leaf, leaf)}"] = piece
         else:
-            leaf = OUTER.get(rest) or rest.replace("gamma", "weight").replace("beta", "bias").replace("/", ".")
+            leaf = OUTER.get(rest) or rest.replace("gamma", "weight").replace("beta", "bias").replace(
+                "/", "."
+            )
             stored[f"model.{side}.{leaf}"] = values
     header, data = {}, b""
     for name, values in stored.items():
-        raw = (values.view(np.uint32) >> 16).astype("<u2") if kind == "BF16" else values.astype({"F32": "<f4", "F16": "<f2"}[kind])
-        header[name] = {"dtype": kind, "shape": values.shape, "data_offsets": [len(data), len(data) + raw.nbytes]}
+        raw = (
+            (values.view(np.uint32) >> 16).astype("<u2")
+            if kind == "BF16"
+            else values.astype({"F32": "<f4", "F16": "<f2"}[kind])
+        )
+        header[name] = {
+            "dtype": kind,
+            "shape": values.shape,
+            "data_offsets": [len(data), len(data) + raw.nbytes],
+        }
         data += raw.tobytes()
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
@@ -143,7 +164,9 @@ def test_what_cannot_be_computed_is_refused_with_its_reason(tmp_path: Path) -> N
     refused("TransformerSpec, not Whisper", spec="TransformerSpec")
     refused("activation is 0", {"decoder/activation": np.asarray(0, np.int8)})
     refused("4 heads for a width of 64", {"encoder/num_heads": np.asarray(4, np.int16)})
-    refused("448 decoder positions", {"decoder/position_encodings/encodings": np.zeros((224, WIDTH), np.float32)})
+    refused(
+        "448 decoder positions", {"decoder/position_encodings/encodings": np.zeros((224, WIDTH), np.float32)}
+    )
 
 
 def test_int8_without_a_scale_is_refused(tmp_path: Path) -> None:
@@ -163,6 +186,12 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
         stentor_native.open_weights(tmp_path).tensor("decoder/layer_0/attention/linear_2/weight")
 
 
+def read_all(folder: Path) -> None:
+    weights = stentor_native.open_weights(folder)
+    for name in tensors():
+        weights.tensor(name)
+
+
 @pytest.mark.parametrize("length", [0, 3, 40, 5000, -7])
 def test_files_that_end_early_are_refused(tmp_path: Path, length: int) -> None:
     for write, name in ((write_ctranslate2, "model.bin"), (write_safetensors, "model.safetensors")):
@@ -172,9 +201,7 @@ def test_files_that_end_early_are_refused(tmp_path: Path, length: int) -> None:
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[:length])
         with pytest.raises(WeightsError, match=r"damaged|empty|ends inside|unknown"):
-            weights = stentor_native.open_weights(folder)
-            for tensor in tensors():
-                weights.tensor(tensor)
+            read_all(folder)
 
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:

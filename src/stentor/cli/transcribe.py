@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from stentor.api.wire import ResponseFormat
 from stentor.config import Settings
 from stentor.errors import InvalidValue
+from stentor.observe.logs import set_up_logs
 from stentor.types import DecodeOptions
 from stentor.whisper.languages import language_code
 
@@ -53,6 +55,7 @@ def transcribe(
     except InvalidValue as error:
         raise typer.BadParameter(error.message, param_hint="--language") from error
     settings = Settings.load(**({"model": model} if model else {}))
+    set_up_logs(as_json=settings.log_json, level=logging.WARNING)  # stdout is for transcripts
     inputs = list(dict.fromkeys(files))
     with display() as shown:
         outlet = Outlet(format, output, inputs)
