@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -13,11 +14,11 @@ import soxr
 
 from stentor.engine.base import Engine
 from stentor.engine.ct2 import CTranslate2Engine
-from stentor.engine.fake import FakeEngine
+from stentor.engine.fake import FakeEngine, numbered
 from stentor.engine.native import NativeEngine
 from stentor.errors import EngineAborted, EngineError
 from stentor.models import resolve
-from stentor.types import SAMPLE_RATE, EngineRequest, Samples
+from stentor.types import SAMPLE_RATE, EngineRequest, Samples, Segment
 from support.native import skip_unless_native
 from support.waiting import until
 
@@ -32,11 +33,17 @@ def speech(two_cities: Path) -> Samples:
     return resampled[: round(28.5 * SAMPLE_RATE)]
 
 
+def lingering(request: EngineRequest) -> Sequence[Segment]:
+    """Computes long enough for who looks every millisecond to see it running."""
+    threading.Event().wait(0.02)
+    return numbered(request)
+
+
 @pytest.fixture(params=["fake", "ctranslate2-tiny.en", "native-tiny.en"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
     engine: Engine
     if request.param == "fake":
-        engine = FakeEngine(slots=2)
+        engine = FakeEngine(lingering, slots=2)
     elif request.param == "native-tiny.en":
         skip_unless_native()
         engine = NativeEngine(resolve("tiny.en"), max_batch=2)
