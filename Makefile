@@ -20,6 +20,7 @@ check: setup                     ## lint, types, architecture, tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror native/src/*
 	$(BIN)/pytest -q
 	cd native/tests && ../../$(BIN)/pytest -q
 
@@ -35,6 +36,7 @@ check-native: setup              ## the kernels' tests under the address and und
 fix: setup                       ## mend what can be mended by machine
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/clang-format -i native/src/*
 	$(BIN)/python -m stentor.config docs/configuration.md
 
 bench: setup                     ## load a server of our own with the tests' speech and print RTFx and latencies

@@ -30,7 +30,8 @@ struct Running {
 };
 
 void multiply(float* row, int width, float factor) {
-  for (int d = 0; d < width; d += kLanes) _mm512_storeu_ps(row + d, _mm512_mul_ps(_mm512_loadu_ps(row + d), set1(factor)));
+  for (int d = 0; d < width; d += kLanes)
+    _mm512_storeu_ps(row + d, _mm512_mul_ps(_mm512_loadu_ps(row + d), set1(factor)));
 }
 
 float power_of_two(float x) { return _mm512_cvtss_f32(exp2_rough(set1(x < -200.0f ? -200.0f : x))); }
@@ -61,7 +62,8 @@ void weigh(const float* scores, int frames, int padded, Running& running, float*
 }  // namespace
 
 std::size_t cross_attention_scratch(int width) {
-  return static_cast<std::size_t>(kMaxQueries) * (static_cast<std::size_t>(width) + kFrames) * (sizeof(float) + sizeof(bf16));
+  return static_cast<std::size_t>(kMaxQueries) * (static_cast<std::size_t>(width) + kFrames) *
+         (sizeof(float) + sizeof(bf16));
 }
 
 void cross_attention(const MicroKernels& micro, const CrossAttention& task) {
@@ -78,7 +80,8 @@ void cross_attention(const MicroKernels& micro, const CrossAttention& task) {
     for (int q = 0; q < task.count; ++q) {
       const float* scores = scratch.scores + q * kFrames;
       if (task.scores)
-        __builtin_memcpy(task.scores + static_cast<std::ptrdiff_t>(q) * task.frames + first, scores, sizeof(float) * frames);
+        __builtin_memcpy(task.scores + static_cast<std::ptrdiff_t>(q) * task.frames + first, scores,
+                         sizeof(float) * frames);
       weigh(scores, frames, padded, running[q], scratch.sums + static_cast<std::ptrdiff_t>(q) * task.width, task.width,
             scratch.weights + q * kFrames);
     }

@@ -60,7 +60,8 @@ void pack_values(const bf16* v, std::ptrdiff_t ld, int frames, const Scratch& to
 float soften(float* scores, int frames, int padded, bf16* weights) {
   // Scores are q.k / sqrt(64); in powers of two, so that the exponential is one of 2.
   const __m512 scale = set1(0.125f * kLog2E);
-  for (int t = frames; t < padded; ++t) scores[t] = -1e30f;
+  for (int t = frames; t < padded; ++t)
+    scores[t] = -1e30f;
   __m512 max0 = _mm512_loadu_ps(scores), max1 = max0;
   for (int t = 0; t < padded; t += 2 * kLanes) {
     max0 = _mm512_max_ps(max0, _mm512_loadu_ps(scores + t));

@@ -30,7 +30,8 @@ void self_attention(const bf16* q, const bf16* keys, const bf16* values, int len
     for (int c = 0; c < kHeadWidth / kLanes; ++c)
       sum[c] = _mm512_fmadd_ps(set1(weights[t]), load_bf16(values + t * kHeadWidth + c * kLanes), sum[c]);
   const __m512 one_over_total = set1(1.0f / _mm512_reduce_add_ps(total));
-  for (int c = 0; c < kHeadWidth / kLanes; ++c) store_bf16(out + c * kLanes, _mm512_mul_ps(sum[c], one_over_total));
+  for (int c = 0; c < kHeadWidth / kLanes; ++c)
+    store_bf16(out + c * kLanes, _mm512_mul_ps(sum[c], one_over_total));
 }
 
 }  // namespace stentor

@@ -27,7 +27,8 @@ const MicroKernels& find_kernels(const std::string& backend, const MicroKernels*
   const CpuFeatures& cpu = cpu_features();
   if (!cpu.avx512_bf16) throw std::runtime_error("stentor-native cannot run here: " + unsupported_reason());
   if (emulated != nullptr && backend == "emulated") return *emulated;
-  if (backend == "amx" && !cpu.amx_bf16) throw std::invalid_argument("the processor has no AMX, or Linux did not grant it");
+  if (backend == "amx" && !cpu.amx_bf16)
+    throw std::invalid_argument("the processor has no AMX, or Linux did not grant it");
   if (backend == "avx512") return kAvx512Kernels;
   if (backend == "amx") return kAmxKernels;
   if (backend == "auto") return cpu.amx_bf16 ? kAmxKernels : kAvx512Kernels;
@@ -35,8 +36,9 @@ const MicroKernels& find_kernels(const std::string& backend, const MicroKernels*
 }
 
 ModelShape checked(const ModelShape& shape) {
-  const bool good = shape.mels > 0 && shape.width > 0 && shape.width % kHeadWidth == 0 && shape.heads() <= kMaxQueries &&
-                    shape.encoder_layers > 0 && shape.decoder_layers > 0 && shape.vocabulary > 0;
+  const bool good = shape.mels > 0 && shape.width > 0 && shape.width % kHeadWidth == 0 &&
+                    shape.heads() <= kMaxQueries && shape.encoder_layers > 0 && shape.decoder_layers > 0 &&
+                    shape.vocabulary > 0;
   if (!good) throw std::invalid_argument("not the shape of a Whisper network");
   return shape;
 }
@@ -48,7 +50,8 @@ std::unique_ptr<Model> load(const ModelShape& shape, const nb::callable& tensor)
     last = tensor(name);
     const Floats array = nb::cast<Floats>(last);
     if (array.size() != count)
-      throw std::invalid_argument(name + " has " + std::to_string(array.size()) + " elements, not " + std::to_string(count));
+      throw std::invalid_argument(name + " has " + std::to_string(array.size()) + " elements, not " +
+                                  std::to_string(count));
     return array.data();
   });
 }
@@ -68,7 +71,8 @@ void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& 
   if (mel.has_value() == (audio != nullptr)) throw std::invalid_argument("give either mel or audio");
   if (mel) {
     if (static_cast<int>(mel->shape(0)) != shape.mels || mel->shape(1) != kMelFrames)
-      throw std::invalid_argument("mel must be (" + std::to_string(shape.mels) + ", " + std::to_string(kMelFrames) + ")");
+      throw std::invalid_argument("mel must be (" + std::to_string(shape.mels) + ", " + std::to_string(kMelFrames) +
+                                  ")");
     request.mel = Buffer<float>(mel->size());
     std::copy_n(mel->data(), mel->size(), request.mel.data());
   }
@@ -107,7 +111,9 @@ struct AudioHold {
 void bind_engine(nb::module_& module, const MicroKernels* emulated) {
   module.def("unsupported_reason", &unsupported_reason, "Why no backend runs here; empty where one does.");
   module.def("usable_processors", &usable_processors, "Processors granted by affinity and cgroup.");
-  module.def("backend", [] { return std::string(!cpu_features().avx512_bf16 ? "" : cpu_features().amx_bf16 ? "amx" : "avx512"); });
+  module.def("backend", [] {
+    return std::string(!cpu_features().avx512_bf16 ? "" : cpu_features().amx_bf16 ? "amx" : "avx512");
+  });
 
   module.def(
       "measure_limits",
@@ -122,20 +128,26 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
       .def("numpy", [](const AudioHold& hold) {
         const std::size_t width = hold.audio->size() / kPaddedFrames;
         auto* values = new std::vector<float>(kFrames * width);
-        for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = to_float((*hold.audio)[i]);
+        for (std::size_t i = 0; i < values->size(); ++i)
+          (*values)[i] = to_float((*hold.audio)[i]);
         nb::capsule owner(values, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-        return nb::ndarray<nb::numpy, float, nb::ndim<2>>(values->data(), {static_cast<std::size_t>(kFrames), width}, owner);
+        return nb::ndarray<nb::numpy, float, nb::ndim<2>>(values->data(), {static_cast<std::size_t>(kFrames), width},
+                                                          owner);
       });
 
   nb::class_<Event>(module, "Event")
       .def_ro("id", &Event::id)
-      .def_prop_ro("what", [](const Event& event) {
-        return event.what == Event::What::finished ? "finished" : event.what == Event::What::aborted ? "aborted" : "progress";
-      })
-      .def_prop_ro("audio", [](const Event& event) -> std::optional<AudioHold> {
-        if (event.audio == nullptr) return std::nullopt;
-        return AudioHold{event.audio};
-      })
+      .def_prop_ro("what",
+                   [](const Event& event) {
+                     return event.what == Event::What::finished  ? "finished"
+                            : event.what == Event::What::aborted ? "aborted"
+                                                                 : "progress";
+                   })
+      .def_prop_ro("audio",
+                   [](const Event& event) -> std::optional<AudioHold> {
+                     if (event.audio == nullptr) return std::nullopt;
+                     return AudioHold{event.audio};
+                   })
       .def_ro("tokens", &Event::tokens)
       .def_ro("log_probabilities", &Event::log_probabilities)
       .def_ro("no_speech_probability", &Event::no_speech_probability)
@@ -154,34 +166,36 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
       .def_rw("max_initial_timestamp", &Vocabulary::max_initial_timestamp);
 
   nb::class_<Engine>(module, "Engine")
-      .def("__init__",
-           [emulated](Engine* self, const nb::callable& tensor, int mels, int width, int encoder_layers, int decoder_layers,
-                      const Vocabulary& vocabulary, std::vector<std::pair<int, int>> alignment_heads, int max_batch,
-                      int threads, double encode_share, const std::string& backend) {
-             const MicroKernels& micro = find_kernels(backend, emulated);
-             if (max_batch < 1) throw std::invalid_argument("max_batch is at least 1");
-             check_tokens(vocabulary.suppressed, vocabulary.size, "suppressed");
-             check_tokens(vocabulary.suppressed_at_begin, vocabulary.size, "suppressed_at_begin");
-             ModelShape shape{mels, width, encoder_layers, decoder_layers, vocabulary.size};
-             for (auto [layer, head] : alignment_heads)
-               if (layer < 0 || layer >= decoder_layers || head < 0 || head >= shape.heads())
-                 throw std::invalid_argument("an alignment head is outside the network");
-             auto model = load(shape, tensor);
-             new (self) Engine(std::move(model), micro, vocabulary, std::move(alignment_heads),
-                               {max_batch, threads > 0 ? threads : usable_processors(), encode_share});
-           },
-           "tensor"_a, nb::kw_only(), "mels"_a, "width"_a, "encoder_layers"_a, "decoder_layers"_a, "vocabulary"_a,
-           "alignment_heads"_a, "max_batch"_a, "threads"_a = 0, "encode_share"_a = 0.9, "backend"_a = "auto")
-      .def("submit",
-           [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,
-              std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
-              std::uint64_t seed, int max_tokens, bool stream, std::vector<int> probed) {
-             submit(engine, id, mel, audio ? audio->audio : nullptr, std::move(prompt), kind, start, timestamps, temperature,
-                    seed, max_tokens, stream, std::move(probed));
-           },
-           "id"_a, nb::kw_only(), "mel"_a = nb::none(), "audio"_a = nb::none(), "prompt"_a, "kind"_a = "transcribe",
-           "start"_a = 0, "timestamps"_a = true, "temperature"_a = 0.0f, "seed"_a = 0, "max_tokens"_a = 224,
-           "stream"_a = false, "probed"_a = std::vector<int>())
+      .def(
+          "__init__",
+          [emulated](Engine* self, const nb::callable& tensor, int mels, int width, int encoder_layers,
+                     int decoder_layers, const Vocabulary& vocabulary, std::vector<std::pair<int, int>> alignment_heads,
+                     int max_batch, int threads, double encode_share, const std::string& backend) {
+            const MicroKernels& micro = find_kernels(backend, emulated);
+            if (max_batch < 1) throw std::invalid_argument("max_batch is at least 1");
+            check_tokens(vocabulary.suppressed, vocabulary.size, "suppressed");
+            check_tokens(vocabulary.suppressed_at_begin, vocabulary.size, "suppressed_at_begin");
+            ModelShape shape{mels, width, encoder_layers, decoder_layers, vocabulary.size};
+            for (auto [layer, head] : alignment_heads)
+              if (layer < 0 || layer >= decoder_layers || head < 0 || head >= shape.heads())
+                throw std::invalid_argument("an alignment head is outside the network");
+            auto model = load(shape, tensor);
+            new (self) Engine(std::move(model), micro, vocabulary, std::move(alignment_heads),
+                              {max_batch, threads > 0 ? threads : usable_processors(), encode_share});
+          },
+          "tensor"_a, nb::kw_only(), "mels"_a, "width"_a, "encoder_layers"_a, "decoder_layers"_a, "vocabulary"_a,
+          "alignment_heads"_a, "max_batch"_a, "threads"_a = 0, "encode_share"_a = 0.9, "backend"_a = "auto")
+      .def(
+          "submit",
+          [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,
+             std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
+             std::uint64_t seed, int max_tokens, bool stream, std::vector<int> probed) {
+            submit(engine, id, mel, audio ? audio->audio : nullptr, std::move(prompt), kind, start, timestamps,
+                   temperature, seed, max_tokens, stream, std::move(probed));
+          },
+          "id"_a, nb::kw_only(), "mel"_a = nb::none(), "audio"_a = nb::none(), "prompt"_a, "kind"_a = "transcribe",
+          "start"_a = 0, "timestamps"_a = true, "temperature"_a = 0.0f, "seed"_a = 0, "max_tokens"_a = 224,
+          "stream"_a = false, "probed"_a = std::vector<int>())
       .def("abort", &Engine::abort, "ids"_a)
       .def("events", &Engine::events, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Engine::close, nb::call_guard<nb::gil_scoped_release>())

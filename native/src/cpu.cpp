@@ -15,11 +15,11 @@ namespace stentor {
 namespace {
 
 // CPUID bits. Source: Intel SDM volume 2A, CPUID leaves 1, 7.0 and 7.1.
-constexpr unsigned kOsxsave = 1u << 27;                                    // leaf 1, ECX
-constexpr unsigned kAvx512F = 1u << 16, kAvx512Dq = 1u << 17;              // leaf 7.0, EBX
-constexpr unsigned kAvx512Bw = 1u << 30, kAvx512Vl = 1u << 31;             // leaf 7.0, EBX
-constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;               // leaf 7.0, EDX
-constexpr unsigned kAvx512Bf16 = 1u << 5;                                  // leaf 7.1, EAX
+constexpr unsigned kOsxsave = 1u << 27;                         // leaf 1, ECX
+constexpr unsigned kAvx512F = 1u << 16, kAvx512Dq = 1u << 17;   // leaf 7.0, EBX
+constexpr unsigned kAvx512Bw = 1u << 30, kAvx512Vl = 1u << 31;  // leaf 7.0, EBX
+constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;    // leaf 7.0, EDX
+constexpr unsigned kAvx512Bf16 = 1u << 5;                       // leaf 7.1, EAX
 
 // XCR0: SSE, AVX, opmask, upper halves of zmm0-15, zmm16-31. Source: Intel SDM volume 1, 13.3.
 constexpr std::uint64_t kZmmState = 0xe6;
@@ -48,8 +48,7 @@ CpuFeatures ask() {
   if (more_leaves && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
     found.avx512_bf16 = found.avx512 && (eax & kAvx512Bf16);
   // Everything above the tiles is written for AVX-512 BF16, which every processor with AMX has.
-  if (tiles && found.avx512_bf16)
-    found.amx_bf16 = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureTileData) == 0;
+  if (tiles && found.avx512_bf16) found.amx_bf16 = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureTileData) == 0;
   return found;
 }
 

@@ -45,7 +45,8 @@ std::size_t Decoder::slot_bytes() const {
 std::size_t Decoder::bytes() const {
   std::size_t total = cache_.bytes() + residual_.bytes() + normed_.bytes() + wide_.bytes() + attended_.bytes() +
                       absorbed_.bytes() + logits_.bytes();
-  for (const Workspace& space : workspaces_) total += space.attention.bytes() + space.scores.bytes();
+  for (const Workspace& space : workspaces_)
+    total += space.attention.bytes() + space.scores.bytes();
   return total;
 }
 
@@ -61,9 +62,11 @@ void Decoder::step(const std::vector<DecoderRow>& rows) {
   for (int index = 0; index < model_.shape.decoder_layers; ++index) {
     const DecoderLayer& layer = model_.decoder[index];
     normalize(layer.norm, count);
-    product(layer.qkv.weight, layer.qkv.bias.data(), normed_.data(), width, count, Finish::bf16, wide_.data(), 3 * width);
+    product(layer.qkv.weight, layer.qkv.bias.data(), normed_.data(), width, count, Finish::bf16, wide_.data(),
+            3 * width);
     attend_to_text(index, rows);
-    product(layer.out.weight, layer.out.bias.data(), attended_.data(), width, count, Finish::add_float, residual_.data(), width);
+    product(layer.out.weight, layer.out.bias.data(), attended_.data(), width, count, Finish::add_float,
+            residual_.data(), width);
     attend_to_audio(index, rows);
     feed_forward(layer.feed_forward, count);
   }
@@ -75,7 +78,8 @@ void Decoder::embed(const std::vector<DecoderRow>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bf16* token = model_.embeddings.data() + rows[i].token * width;
     const float* position = model_.token_positions.data() + rows[i].position * width;
-    for (std::size_t d = 0; d < width; ++d) residual_[i * width + d] = to_float(token[d]) + position[d];
+    for (std::size_t d = 0; d < width; ++d)
+      residual_[i * width + d] = to_float(token[d]) + position[d];
   }
 }
 
@@ -117,13 +121,15 @@ void Decoder::attend_to_text(int layer, const std::vector<DecoderRow>& rows) {
     for (int head = 0; head < heads; ++head) {
       const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(rows[i].position) * kHeadWidth;
       std::memcpy(keys(layer, rows[i].slot, head) + at, qkv + width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
-      std::memcpy(values(layer, rows[i].slot, head) + at, qkv + 2 * width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
+      std::memcpy(values(layer, rows[i].slot, head) + at, qkv + 2 * width + head * kHeadWidth,
+                  kHeadWidth * sizeof(bf16));
     }
   });
   pool_.each(count, [&](int i, int) {
     for (int head = 0; head < heads; ++head)
       self_attention(wide_.data() + i * 3 * width + head * kHeadWidth, keys(layer, rows[i].slot, head),
-                     values(layer, rows[i].slot, head), rows[i].position + 1, attended_.data() + i * width + head * kHeadWidth);
+                     values(layer, rows[i].slot, head), rows[i].position + 1,
+                     attended_.data() + i * width + head * kHeadWidth);
   });
 }
 
@@ -156,7 +162,8 @@ void Decoder::attend_to_audio(int index, const std::vector<DecoderRow>& rows) {
   std::vector<std::pair<int, int>> groups;
   const int most = std::max(1, kMaxQueries / heads);
   for (int first = 0, last; first < count; first = last) {
-    for (last = first + 1; last < count && last - first < most && rows[last].slot == rows[first].slot;) ++last;
+    for (last = first + 1; last < count && last - first < most && rows[last].slot == rows[first].slot;)
+      ++last;
     groups.emplace_back(first, last);
   }
   pool_.each(static_cast<int>(groups.size()), [&](int piece, int thread) {
@@ -176,7 +183,8 @@ void Decoder::attend_to_audio(int index, const std::vector<DecoderRow>& rows) {
     task.ldo = width;
     linear(micro_, task);
   });
-  product(cross.out.weight, cross.out.bias.data(), attended_.data(), width, count, Finish::add_float, residual_.data(), width);
+  product(cross.out.weight, cross.out.bias.data(), attended_.data(), width, count, Finish::add_float, residual_.data(),
+          width);
 }
 
 void Decoder::attend_group(int layer, const std::vector<DecoderRow>& rows, int first, int last, int thread) {
@@ -207,7 +215,8 @@ void Decoder::feed_forward(const FeedForward& layer, int rows) {
   const int width = model_.shape.width, inner = model_.shape.inner();
   normalize(layer.norm, rows);
   product(layer.up.weight, layer.up.bias.data(), normed_.data(), width, rows, Finish::gelu_bf16, wide_.data(), inner);
-  product(layer.down.weight, layer.down.bias.data(), wide_.data(), inner, rows, Finish::add_float, residual_.data(), width);
+  product(layer.down.weight, layer.down.bias.data(), wide_.data(), inner, rows, Finish::add_float, residual_.data(),
+          width);
 }
 
 void Decoder::project(const std::vector<DecoderRow>& rows) {

@@ -33,7 +33,9 @@ class Decoder {
 
   // Computes all rows. Afterwards logits(i) are those of the i-th row that wanted them, float [vocabulary].
   void step(const std::vector<DecoderRow>& rows);
-  float* logits(int index) { return logits_.data() + static_cast<std::size_t>(index) * model_.shape.padded_vocabulary(); }
+  float* logits(int index) {
+    return logits_.data() + static_cast<std::size_t>(index) * model_.shape.padded_vocabulary();
+  }
 
   std::size_t slot_bytes() const;  // of keys and values, per slot
   std::size_t bytes() const;
@@ -49,8 +51,8 @@ class Decoder {
   void attend_group(int layer, const std::vector<DecoderRow>& rows, int first, int last, int thread);
   void feed_forward(const FeedForward& layer, int rows);
   void project(const std::vector<DecoderRow>& rows);
-  void product(const PackedWeight& weight, const float* bias, const bf16* a, std::ptrdiff_t lda, int rows, Finish finish,
-               void* out, std::ptrdiff_t ldo);
+  void product(const PackedWeight& weight, const float* bias, const bf16* a, std::ptrdiff_t lda, int rows,
+               Finish finish, void* out, std::ptrdiff_t ldo);
 
   const Model& model_;
   const MicroKernels& micro_;

@@ -37,7 +37,8 @@ Encoder::Encoder(const Model& model, const MicroKernels& micro, ThreadPool& pool
 
 std::size_t Encoder::bytes() const {
   std::size_t total = frames_.bytes() + convolved_.bytes() + residual_.bytes() + qkv_.bytes() + attended_.bytes();
-  for (const Workspace& space : workspaces_) total += space.normed.bytes() + space.inner.bytes() + space.attention.bytes();
+  for (const Workspace& space : workspaces_)
+    total += space.normed.bytes() + space.inner.bytes() + space.attention.bytes();
   return total;
 }
 
@@ -69,7 +70,8 @@ void Encoder::convolve(const float* mel) {
   pool_.each(kMelFrames / kTransposeFrames, [&](int piece, int) {
     for (int t = piece * kTransposeFrames; t < (piece + 1) * kTransposeFrames; ++t)
       for (int m = 0; m < mels; ++m)
-        frames_[static_cast<std::size_t>(t + 1) * mels + m] = to_bf16(mel[static_cast<std::size_t>(m) * kMelFrames + t]);
+        frames_[static_cast<std::size_t>(t + 1) * mels + m] =
+            to_bf16(mel[static_cast<std::size_t>(m) * kMelFrames + t]);
   });
   // Frame 0 of each input is the padding before the first: an output sees the frames t, t + 1 and t + 2 there.
   pool_.each(2 * kBlocks, [&](int block, int) {
@@ -128,8 +130,8 @@ void Encoder::feed_forward(int index, Buffer<bf16>* out) {
     if (out == nullptr)
       project_qkv(model_.encoder[index + 1], first, rows, space.normed.data());
     else
-      layer_norm(residual, model_.encoder_norm.gain.data(), model_.encoder_norm.shift.data(), rows,
-                 model_.shape.width, out->data() + first * width);
+      layer_norm(residual, model_.encoder_norm.gain.data(), model_.encoder_norm.shift.data(), rows, model_.shape.width,
+                 out->data() + first * width);
   });
 }
 

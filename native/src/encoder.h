@@ -46,8 +46,8 @@ class Encoder {
   Buffer<bf16> qkv_;        // [kPaddedFrames][3][width]
   Buffer<bf16> attended_;   // [kPaddedFrames][width]
   struct Workspace {
-    Buffer<bf16> normed;         // [block][width]
-    Buffer<bf16> inner;          // [block][inner]
+    Buffer<bf16> normed;  // [block][width]
+    Buffer<bf16> inner;   // [block][inner]
     Buffer<char> attention;
   };
   std::vector<Workspace> workspaces_;  // one per thread

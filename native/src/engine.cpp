@@ -118,7 +118,8 @@ bool Engine::take_requests() {
     std::unique_lock lock(mutex_);
     work_.wait(lock, [&] { return closing_ || !inbox_.empty() || !idle(); });
     if (closing_) return false;
-    for (Request& request : inbox_) waiting_.push_back(std::make_unique<Sequence>(std::move(request)));
+    for (Request& request : inbox_)
+      waiting_.push_back(std::make_unique<Sequence>(std::move(request)));
     inbox_.clear();
     aborted.swap(aborted_);
   }
@@ -133,7 +134,8 @@ bool Engine::take_requests() {
     sequence.reset();
     return true;
   };
-  for (auto& slot : slots_) take_out(slot);
+  for (auto& slot : slots_)
+    take_out(slot);
   waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), take_out), waiting_.end());
   deliver();
   return true;
@@ -166,7 +168,8 @@ bool Engine::decode_step() {
   rows_.clear();
   logits_rows_.clear();
   int room = decoder_.max_rows();
-  for (auto& slot : slots_) room -= slot != nullptr && slot->encoded();
+  for (auto& slot : slots_)
+    room -= slot != nullptr && slot->encoded();
   for (auto& slot : slots_) {
     if (slot == nullptr || !slot->encoded()) continue;
     Sequence& sequence = *slot;
@@ -213,7 +216,8 @@ bool Engine::decode_step() {
 void Engine::tell_progress(const Sequence& sequence) {
   const std::vector<int>& tokens = sequence.answer.tokens;
   const int begin = grammar_.vocabulary().timestamp_begin;
-  if (!sequence.request.stream || tokens.size() < 2 || tokens.back() < begin || tokens[tokens.size() - 2] < begin) return;
+  if (!sequence.request.stream || tokens.size() < 2 || tokens.back() < begin || tokens[tokens.size() - 2] < begin)
+    return;
   Event event;
   event.id = sequence.request.id;
   event.what = Event::What::progress;
@@ -239,13 +243,17 @@ void Engine::read_row(int index) {
     if (position + 1 == prompt) sequence.done = true;
     return;
   }
-  if (position == request.start) answer.no_speech_probability = grammar_.probability(logits, grammar_.vocabulary().no_speech);
+  if (position == request.start)
+    answer.no_speech_probability = grammar_.probability(logits, grammar_.vocabulary().no_speech);
   if (position < prompt - 1) return;
   if (request.kind == Kind::probe) {
     float most = -INFINITY, sum = 0;
-    for (int token : request.probed) most = std::max(most, logits[token]);
-    for (int token : request.probed) sum += std::exp(logits[token] - most);
-    for (int token : request.probed) answer.probabilities.push_back(std::exp(logits[token] - most) / sum);
+    for (int token : request.probed)
+      most = std::max(most, logits[token]);
+    for (int token : request.probed)
+      sum += std::exp(logits[token] - most);
+    for (int token : request.probed)
+      answer.probabilities.push_back(std::exp(logits[token] - most) / sum);
     sequence.done = true;
     return;
   }
@@ -264,7 +272,8 @@ void Engine::read_row(int index) {
 void Engine::deliver() {
   if (answers_.empty()) return;
   std::lock_guard lock(mutex_);
-  for (Event& answer : answers_) events_.push_back(std::move(answer));
+  for (Event& answer : answers_)
+    events_.push_back(std::move(answer));
   answers_.clear();
   news_.notify_all();
 }

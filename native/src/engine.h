@@ -22,7 +22,7 @@
 namespace stentor {
 
 struct EngineLimits {
-  int max_batch = 16;         // sequences that are encoded or decoded at once
+  int max_batch = 16;  // sequences that are encoded or decoded at once
   int threads = 1;
   double encode_share = 0.9;  // of the time, while both encoding and decoding wait; see Engine::run
 };
@@ -57,7 +57,9 @@ class Engine {
   const Model& model() const { return *model_; }
   const MicroKernels& micro() const { return micro_; }
   int threads() const { return pool_.size(); }
-  std::size_t shared_bytes() const { return model_->bytes() + encoder_.bytes() + decoder_.bytes() - slot_cache_bytes(); }
+  std::size_t shared_bytes() const {
+    return model_->bytes() + encoder_.bytes() + decoder_.bytes() - slot_cache_bytes();
+  }
   std::size_t slot_bytes() const;  // keys, values and encoded audio
 
  private:

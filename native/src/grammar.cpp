@@ -26,10 +26,12 @@ double Random::uniform() {
 
 Grammar::Grammar(const Vocabulary& vocabulary)
     : vocabulary_(vocabulary), barred_(vocabulary.size), barred_at_begin_(vocabulary.size) {
-  for (int token : vocabulary.suppressed) barred_[token] = kNever;
+  for (int token : vocabulary.suppressed)
+    barred_[token] = kNever;
   barred_[vocabulary.no_timestamps] = kNever;
   std::copy_n(barred_.data(), vocabulary.size, barred_at_begin_.data());
-  for (int token : vocabulary.suppressed_at_begin) barred_at_begin_[token] = kNever;
+  for (int token : vocabulary.suppressed_at_begin)
+    barred_at_begin_[token] = kNever;
 }
 
 Grammar::Allowed Grammar::allowed(const std::vector<int>& tokens, bool timestamps) const {
@@ -44,7 +46,7 @@ Grammar::Allowed Grammar::allowed(const std::vector<int>& tokens, bool timestamp
   }
   const bool last_is_time = is_time(tokens.back());
   const bool time_before = tokens.size() < 2 || is_time(tokens[tokens.size() - 2]);
-  if (last_is_time && time_before) all.time_first = all.time_last;        // after a pair, or the first one: text
+  if (last_is_time && time_before) all.time_first = all.time_last;             // after a pair, or the first one: text
   if (last_is_time && !time_before) all.text_first = vocabulary_.end_of_text;  // its pair, or the end
   const auto latest = std::find_if(tokens.rbegin(), tokens.rend(), is_time);
   if (latest != tokens.rend()) {

@@ -14,9 +14,9 @@ struct Vocabulary {
   int size = 0;
   int end_of_text = 0;
   int no_timestamps = 0;
-  int timestamp_begin = 0;      // timestamps are the tokens from here to the end
-  int no_speech = -1;           // or -1 where the vocabulary has none
-  std::vector<int> suppressed;  // never chosen
+  int timestamp_begin = 0;               // timestamps are the tokens from here to the end
+  int no_speech = -1;                    // or -1 where the vocabulary has none
+  std::vector<int> suppressed;           // never chosen
   std::vector<int> suppressed_at_begin;  // not chosen as the first: a blank, the end
   int max_initial_timestamp = 50;        // in steps of 0.02 s; source: openai/whisper, max_initial_timestamp 1.0
 };

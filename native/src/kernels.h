@@ -14,11 +14,11 @@ constexpr int kHeadWidth = 64;  // of every Whisper model; source: openai/whispe
 
 // What becomes of a product on its way out of the registers.
 enum class Finish {
-  bf16,        // out bf16   = product + bias
-  gelu_bf16,   // out bf16   = gelu(product + bias)
-  add_float,   // out float += product + bias
-  gelu_float,  // out float  = gelu(product + bias) + addend
-  plain_float, // out float  = product + bias
+  bf16,         // out bf16   = product + bias
+  gelu_bf16,    // out bf16   = gelu(product + bias)
+  add_float,    // out float += product + bias
+  gelu_float,   // out float  = gelu(product + bias) + addend
+  plain_float,  // out float  = product + bias
 };
 
 // out[i][n] = finish(sum over k of a[i][k] * w[n][k] + bias[n]) for outputs n of pairs [first_pair, last_pair).
@@ -26,8 +26,8 @@ struct Linear {
   const bf16* a = nullptr;  // bf16 [rows][inputs]; readable to the next multiple of 16 rows and 32 inputs, finite
   std::ptrdiff_t lda = 0;
   int rows = 0;
-  const bf16* panels = nullptr;  // packed weight, see pack.h
-  int tiles = 0;                 // of 32 inputs
+  const bf16* panels = nullptr;       // packed weight, see pack.h
+  int tiles = 0;                      // of 32 inputs
   int first_pair = 0, last_pair = 0;  // of panels
   const float* bias = nullptr;        // float [outputs padded to 32], or null
   Finish finish = Finish::bf16;

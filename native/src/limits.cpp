@@ -13,7 +13,7 @@ namespace stentor {
 namespace {
 
 constexpr int kRepeats = 5;
-constexpr int kTiles = 12;                                  // a pair of panels for 384 inputs: 24 KB
+constexpr int kTiles = 12;  // a pair of panels for 384 inputs: 24 KB
 constexpr int kProducts = 20000;
 constexpr std::size_t kReadBytes = std::size_t{256} << 20;  // beyond any cache
 constexpr int kPieces = 64;
@@ -37,7 +37,8 @@ double measure_operations_per_s(const MicroKernels& micro, int threads) {
   const double seconds = best_seconds(pool, threads, [&](int) {
     alignas(kLineBytes) float c[32 * kPairOfPanels];
     for (int i = 0; i < kProducts; ++i)
-      micro.block_product(a.data(), inputs, micro.block_rows, panels.data(), kTiles * kTileElements, kTiles, 1, c, kPairOfPanels);
+      micro.block_product(a.data(), inputs, micro.block_rows, panels.data(), kTiles * kTileElements, kTiles, 1, c,
+                          kPairOfPanels);
   });
   return 2.0 * micro.block_rows * inputs * kPairOfPanels * kProducts * threads / seconds;
 }
@@ -50,8 +51,10 @@ double measure_read_bytes_per_s(int threads) {
     const std::uint64_t* from = memory.data() + memory.size() / kPieces * piece;
     std::uint64_t sums[8] = {};
     for (std::size_t i = 0; i < memory.size() / kPieces; i += 8)
-      for (int lane = 0; lane < 8; ++lane) sums[lane] += from[i + lane];
-    for (std::uint64_t sum : sums) total += sum;
+      for (int lane = 0; lane < 8; ++lane)
+        sums[lane] += from[i + lane];
+    for (std::uint64_t sum : sums)
+      total += sum;
   });
   return static_cast<double>(kReadBytes) / seconds;
 }

@@ -34,7 +34,8 @@ inline void finish_row(const float* sums, __m512 bias0, __m512 bias1, void* out,
 template <Finish kFinish>
 void run(const MicroKernels& micro, const Linear& p) {
   alignas(64) float block[kMaxBlockRows * kPairOfPanels];
-  constexpr std::ptrdiff_t size = kFinish == Finish::bf16 || kFinish == Finish::gelu_bf16 ? sizeof(bf16) : sizeof(float);
+  constexpr std::ptrdiff_t size =
+      kFinish == Finish::bf16 || kFinish == Finish::gelu_bf16 ? sizeof(bf16) : sizeof(float);
   const std::ptrdiff_t panel_stride = static_cast<std::ptrdiff_t>(p.tiles) * kTileElements;
   // A pair of panels stays in the first-level cache while all rows pass by it.
   for (int pair = p.first_pair; pair < p.last_pair; ++pair) {
@@ -58,11 +59,16 @@ void run(const MicroKernels& micro, const Linear& p) {
 
 void linear(const MicroKernels& micro, const Linear& product) {
   switch (product.finish) {
-    case Finish::bf16: return run<Finish::bf16>(micro, product);
-    case Finish::gelu_bf16: return run<Finish::gelu_bf16>(micro, product);
-    case Finish::add_float: return run<Finish::add_float>(micro, product);
-    case Finish::gelu_float: return run<Finish::gelu_float>(micro, product);
-    case Finish::plain_float: return run<Finish::plain_float>(micro, product);
+    case Finish::bf16:
+      return run<Finish::bf16>(micro, product);
+    case Finish::gelu_bf16:
+      return run<Finish::gelu_bf16>(micro, product);
+    case Finish::add_float:
+      return run<Finish::add_float>(micro, product);
+    case Finish::gelu_float:
+      return run<Finish::gelu_float>(micro, product);
+    case Finish::plain_float:
+      return run<Finish::plain_float>(micro, product);
   }
 }
 

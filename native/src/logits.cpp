@@ -11,7 +11,8 @@ constexpr float kBarred = -__builtin_inff();
 inline __m512 at(const LogitRange& range, int first) {
   const __mmask16 valid = first_lanes(range.last - first);
   __m512 logits = _mm512_mask_loadu_ps(set1(kBarred), valid, range.logits + first);
-  if (range.barred) logits = _mm512_mask_add_ps(logits, valid, logits, _mm512_maskz_loadu_ps(valid, range.barred + first));
+  if (range.barred)
+    logits = _mm512_mask_add_ps(logits, valid, logits, _mm512_maskz_loadu_ps(valid, range.barred + first));
   return logits;
 }
 

@@ -13,11 +13,11 @@
 
 namespace stentor {
 
-constexpr int kPanel = 16;                    // outputs of a panel
-constexpr int kPairOfPanels = 2 * kPanel;     // outputs of a block product
-constexpr int kTileInputs = 32;               // inputs of a tile
+constexpr int kPanel = 16;                 // outputs of a panel
+constexpr int kPairOfPanels = 2 * kPanel;  // outputs of a block product
+constexpr int kTileInputs = 32;            // inputs of a tile
 constexpr int kTileElements = kPanel * kTileInputs;
-constexpr int kMaxQueries = 32;               // rows of `query` products: heads x positions
+constexpr int kMaxQueries = 32;  // rows of `query` products: heads x positions
 
 struct MicroKernels {
   const char* name;
@@ -33,8 +33,8 @@ struct MicroKernels {
   //           readable, with any finite or infinite content, up to the next multiple of 16 rows
   //   panels  bf16 packed, 64-byte aligned; panel_stride elements from a panel to the next
   //   c       float [rows][32 * pairs], row stride ldc elements, writable up to the next multiple of 16 rows
-  void (*block_product)(const bf16* a, std::ptrdiff_t lda, int rows, const bf16* panels,
-                        std::ptrdiff_t panel_stride, int tiles, int pairs, float* c, std::ptrdiff_t ldc);
+  void (*block_product)(const bf16* a, std::ptrdiff_t lda, int rows, const bf16* panels, std::ptrdiff_t panel_stride,
+                        int tiles, int pairs, float* c, std::ptrdiff_t ldc);
 
   // Brings queries, bf16 [count][width], into the form that query_scores wants: bf16 [kMaxQueries][width].
   // width is a multiple of 64; count <= kMaxQueries. The same holds below.
@@ -50,8 +50,7 @@ struct MicroKernels {
   //   weights bf16 [count rounded up to 16][rows], row stride ld; the rows past count are zero
   //   x       bf16 [rows][width], rows a multiple of 32
   //   c       float [count rounded up to 16][width]
-  void (*add_weighted)(const bf16* weights, std::ptrdiff_t ld, int count, const bf16* x, int rows, int width,
-                       float* c);
+  void (*add_weighted)(const bf16* weights, std::ptrdiff_t ld, int count, const bf16* x, int rows, int width, float* c);
 };
 
 // Defined in micro_avx512.cpp and micro_amx.cpp. Touch them only where cpu_features() allows.

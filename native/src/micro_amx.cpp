@@ -75,7 +75,8 @@ void prepare_queries(const bf16* queries, int count, int width, bf16* prepared) 
 void store_transposed(const float* block, float* out, std::ptrdiff_t ld) {
   const __m512i rows = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
                                           _mm512_set1_epi32(kPanel));
-  for (int q = 0; q < kPanel; ++q) _mm512_storeu_ps(out + q * ld, _mm512_i32gather_ps(rows, block + q, sizeof(float)));
+  for (int q = 0; q < kPanel; ++q)
+    _mm512_storeu_ps(out + q * ld, _mm512_i32gather_ps(rows, block + q, sizeof(float)));
 }
 
 void query_scores(const bf16* prepared, int count, const bf16* x, int rows, int width, float* scores,
@@ -147,7 +148,8 @@ void add_weighted(const bf16* weights, std::ptrdiff_t ld, int count, const bf16*
 extern const MicroKernels kEmulatedKernels{"emulated tiles", 2 * kRows,    enter,       block_product,
                                            prepare_queries,  query_scores, add_weighted};
 #else
-extern const MicroKernels kAmxKernels{"amx", 2 * kRows, enter, block_product, prepare_queries, query_scores, add_weighted};
+extern const MicroKernels kAmxKernels{"amx",           2 * kRows,    enter,       block_product,
+                                      prepare_queries, query_scores, add_weighted};
 #endif
 
 }  // namespace stentor

@@ -33,7 +33,8 @@ void register_block(const bf16* a, std::ptrdiff_t lda, const bf16* panel0, const
                     std::ptrdiff_t ldc) {
   __m512 sum0[kRows], sum1[kRows];
 #pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i) sum0[i] = sum1[i] = _mm512_setzero_ps();
+  for (int i = 0; i < kRows; ++i)
+    sum0[i] = sum1[i] = _mm512_setzero_ps();
   const int pairs_of_inputs = tiles * kTileInputs / 2;
   const std::ptrdiff_t next = 2 * (panel1 - panel0);
   for (int k = 0; k < pairs_of_inputs; ++k) {
@@ -59,9 +60,9 @@ void register_block(const bf16* a, std::ptrdiff_t lda, const bf16* panel0, const
 
 using RegisterBlock = void (*)(const bf16*, std::ptrdiff_t, const bf16*, const bf16*, int, float*, std::ptrdiff_t);
 constexpr RegisterBlock kRegisterBlocks[kRegisterRows + 1] = {
-    nullptr,           register_block<1>, register_block<2>,  register_block<3>,  register_block<4>,
-    register_block<5>, register_block<6>, register_block<7>,  register_block<8>,  register_block<9>,
-    register_block<10>, register_block<11>, register_block<12>};
+    nullptr,           register_block<1>, register_block<2>, register_block<3>, register_block<4>,  register_block<5>,
+    register_block<6>, register_block<7>, register_block<8>, register_block<9>, register_block<10>, register_block<11>,
+    register_block<12>};
 
 void enter() {}
 
@@ -102,7 +103,8 @@ void score_group(const bf16* queries, const bf16* x, int rows, int width, float*
 #pragma GCC unroll 6
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-      for (int j = 0; j < kScoreRows; ++j) sum[q][j] = _mm512_setzero_ps();
+      for (int j = 0; j < kScoreRows; ++j)
+        sum[q][j] = _mm512_setzero_ps();
     const bf16* row = x + static_cast<std::ptrdiff_t>(t) * width;
     for (int d = 0; d < width; d += 32) {
       __m512bh value[kScoreRows];
@@ -115,7 +117,8 @@ void score_group(const bf16* queries, const bf16* x, int rows, int width, float*
       for (int q = 0; q < kQueries; ++q) {
         const __m512bh query = load(queries + q * width + d);
 #pragma GCC unroll 4
-        for (int j = 0; j < kScoreRows; ++j) sum[q][j] = _mm512_dpbf16_ps(sum[q][j], query, value[j]);
+        for (int j = 0; j < kScoreRows; ++j)
+          sum[q][j] = _mm512_dpbf16_ps(sum[q][j], query, value[j]);
       }
     }
 #pragma GCC unroll 6
@@ -149,7 +152,8 @@ void weigh_group(const bf16* weights, std::ptrdiff_t ld, const bf16* x, int rows
 #pragma GCC unroll 6
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sum[q][j] = _mm512_loadu_ps(c + static_cast<std::ptrdiff_t>(q) * width + d + 16 * j);
+      for (int j = 0; j < 4; ++j)
+        sum[q][j] = _mm512_loadu_ps(c + static_cast<std::ptrdiff_t>(q) * width + d + 16 * j);
     for (int t = 0; t < rows; t += 2) {
       const bf16* row = x + static_cast<std::ptrdiff_t>(t) * width + d;
       const __m512i a0 = _mm512_loadu_si512(row), b0 = _mm512_loadu_si512(row + width);
@@ -162,13 +166,15 @@ void weigh_group(const bf16* weights, std::ptrdiff_t ld, const bf16* x, int rows
       for (int q = 0; q < kQueries; ++q) {
         const __m512bh pair = broadcast_pair(weights + q * ld + t);
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) sum[q][j] = _mm512_dpbf16_ps(sum[q][j], woven[j], pair);
+        for (int j = 0; j < 4; ++j)
+          sum[q][j] = _mm512_dpbf16_ps(sum[q][j], woven[j], pair);
       }
     }
 #pragma GCC unroll 6
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) _mm512_storeu_ps(c + static_cast<std::ptrdiff_t>(q) * width + d + 16 * j, sum[q][j]);
+      for (int j = 0; j < 4; ++j)
+        _mm512_storeu_ps(c + static_cast<std::ptrdiff_t>(q) * width + d + 16 * j, sum[q][j]);
   }
 }
 
@@ -180,7 +186,8 @@ void add_weighted(const bf16* weights, std::ptrdiff_t ld, int count, const bf16*
   const int groups = (count + kQueryGroup - 1) / kQueryGroup;
   for (int group = 0; group < groups; ++group) {
     const int first = count * group / groups, last = count * (group + 1) / groups;
-    kWeighGroups[last - first](weights + first * ld, ld, x, rows, width, c + static_cast<std::ptrdiff_t>(first) * width);
+    kWeighGroups[last - first](weights + first * ld, ld, x, rows, width,
+                               c + static_cast<std::ptrdiff_t>(first) * width);
   }
 }
 

@@ -120,7 +120,8 @@ Model::Model(const ModelShape& given, const TensorSource& tensor) : shape(given)
   const std::size_t embedding_count = static_cast<std::size_t>(shape.vocabulary) * width;
   const float* embedding = tensor("decoder/embeddings/weight", embedding_count);
   embeddings = Buffer<bf16>(embedding_count);
-  for (std::size_t i = 0; i < embedding_count; ++i) embeddings[i] = to_bf16(embedding[i]);
+  for (std::size_t i = 0; i < embedding_count; ++i)
+    embeddings[i] = to_bf16(embedding[i]);
   // Every Whisper projects back through its embeddings.
   projection = reader.packed(embedding, shape.vocabulary, shape.width, shape.width);
   token_positions = reader.floats("decoder/position_encodings/encodings", kMaxPositions * width, kMaxPositions * width);

@@ -10,9 +10,9 @@
 
 namespace stentor {
 
-constexpr int kFrames = 1500;                // encoder positions; source: openai/whisper, n_audio_ctx
-constexpr int kPaddedFrames = 1536;          // rows of its buffers: blocks of 96 rows, products of 16 and 32
-constexpr int kMelFrames = 2 * kFrames;      // spectrogram columns
+constexpr int kFrames = 1500;            // encoder positions; source: openai/whisper, n_audio_ctx
+constexpr int kPaddedFrames = 1536;      // rows of its buffers: blocks of 96 rows, products of 16 and 32
+constexpr int kMelFrames = 2 * kFrames;  // spectrogram columns
 constexpr int kConvolutionTaps = 3;
 
 // What sizes a Whisper network. All else follows: heads = width / 64, inner width = 4 * width.
@@ -78,14 +78,14 @@ struct Model {
 
   ModelShape shape;
 
-  Dense convolution1;        // taps x mels -> width; a row is three neighbouring frames
-  Dense convolution2;        // taps x width -> width
+  Dense convolution1;             // taps x mels -> width; a row is three neighbouring frames
+  Dense convolution2;             // taps x width -> width
   Buffer<float> frame_positions;  // [kPaddedFrames][width], zeros past kFrames
   std::vector<EncoderLayer> encoder;
   Norm encoder_norm;
 
-  Buffer<bf16> embeddings;         // [vocabulary][width]
-  Buffer<float> token_positions;   // [kMaxPositions][width]
+  Buffer<bf16> embeddings;        // [vocabulary][width]
+  Buffer<float> token_positions;  // [kMaxPositions][width]
   std::vector<DecoderLayer> decoder;
   Norm decoder_norm;
   PackedWeight projection;  // width -> vocabulary

@@ -13,7 +13,8 @@ constexpr float kEpsilon = 1e-5f;  // source: torch.nn.LayerNorm's default, whic
 void layer_norm(const float* x, const float* gain, const float* shift, int rows, int width, bf16* out) {
   for (int row = 0; row < rows; ++row, x += width, out += width) {
     __m512 sum = _mm512_setzero_ps();
-    for (int i = 0; i < width; i += kLanes) sum = _mm512_add_ps(sum, _mm512_loadu_ps(x + i));
+    for (int i = 0; i < width; i += kLanes)
+      sum = _mm512_add_ps(sum, _mm512_loadu_ps(x + i));
     const __m512 mean = set1(_mm512_reduce_add_ps(sum) / static_cast<float>(width));
     // Two passes: the variance as a difference of squares would lose the digits that large means cancel.
     __m512 squares = _mm512_setzero_ps();
@@ -32,8 +33,10 @@ void layer_norm(const float* x, const float* gain, const float* shift, int rows,
 
 void round_to_bf16(const float* from, std::ptrdiff_t count, bf16* out) {
   std::ptrdiff_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store_bf16(out + i, _mm512_loadu_ps(from + i));
-  for (; i < count; ++i) out[i] = to_bf16(from[i]);
+  for (; i + kLanes <= count; i += kLanes)
+    store_bf16(out + i, _mm512_loadu_ps(from + i));
+  for (; i < count; ++i)
+    out[i] = to_bf16(from[i]);
 }
 
 }  // namespace stentor

@@ -19,15 +19,15 @@ enum class Kind {
 struct Request {
   std::uint64_t id = 0;
   Kind kind = Kind::transcribe;
-  Buffer<float> mel;             // float [mels][kMelFrames], or empty where `audio` is given
-  EncodedAudio audio;            // an earlier answer's
-  std::vector<int> prompt;       // 1 to kMaxPositions tokens; prompts of any lengths share a batch
-  int start = 0;                 // index in the prompt of the start of the transcript, where no-speech is read
-  bool timestamps = true;        // whether the timestamp grammar holds
-  float temperature = 0.0f;      // 0 is greedy
-  std::uint64_t seed = 0;        // of the draws at other temperatures
-  int max_tokens = 224;          // source: openai/whisper decoding.py, sample_len = n_text_ctx / 2
-  bool stream = false;           // whether to tell of every closed segment
+  Buffer<float> mel;         // float [mels][kMelFrames], or empty where `audio` is given
+  EncodedAudio audio;        // an earlier answer's
+  std::vector<int> prompt;   // 1 to kMaxPositions tokens; prompts of any lengths share a batch
+  int start = 0;             // index in the prompt of the start of the transcript, where no-speech is read
+  bool timestamps = true;    // whether the timestamp grammar holds
+  float temperature = 0.0f;  // 0 is greedy
+  std::uint64_t seed = 0;    // of the draws at other temperatures
+  int max_tokens = 224;      // source: openai/whisper decoding.py, sample_len = n_text_ctx / 2
+  bool stream = false;       // whether to tell of every closed segment
   std::vector<int> probed;
 };
 
@@ -36,12 +36,12 @@ struct Event {
 
   std::uint64_t id = 0;
   What what = What::finished;
-  EncodedAudio audio;                   // of what finished, for a further request on the same chunk
-  std::vector<int> tokens;              // of the transcript, without the end token; progress: so far
-  std::vector<float> log_probabilities; // of each token, and of the end token if the model chose it
+  EncodedAudio audio;                    // of what finished, for a further request on the same chunk
+  std::vector<int> tokens;               // of the transcript, without the end token; progress: so far
+  std::vector<float> log_probabilities;  // of each token, and of the end token if the model chose it
   float no_speech_probability = 0.0f;
-  std::vector<float> probabilities;     // probe: of `probed`, summing to 1; align: of each prompt token but the first
-  std::vector<float> alignment;         // align: float [prompt][alignment heads][kFrames], raw scores
+  std::vector<float> probabilities;  // probe: of `probed`, summing to 1; align: of each prompt token but the first
+  std::vector<float> alignment;      // align: float [prompt][alignment heads][kFrames], raw scores
 };
 
 // A request in a slot.

@@ -44,14 +44,17 @@ Result result(std::vector<float> values, std::vector<std::size_t> shape) {
 Buffer<bf16> rounded(const Matrix& from, std::size_t row_step, bool poison = true) {
   const std::size_t rows = round_up(from.shape(0), row_step), width = from.shape(1);
   Buffer<bf16> to(rows * width);
-  for (std::size_t i = 0; i < from.size(); ++i) to[i] = to_bf16(from.data()[i]);
-  for (std::size_t i = from.size(); poison && i < to.size(); ++i) to[i] = to_bf16(1e30f);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    to[i] = to_bf16(from.data()[i]);
+  for (std::size_t i = from.size(); poison && i < to.size(); ++i)
+    to[i] = to_bf16(1e30f);
   return to;
 }
 
 std::vector<float> floats(const Buffer<bf16>& from, std::size_t count) {
   std::vector<float> to(count);
-  for (std::size_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
+  for (std::size_t i = 0; i < count; ++i)
+    to[i] = to_float(from[i]);
   return to;
 }
 
@@ -67,7 +70,8 @@ Result run_linear(const std::string& backend, const Matrix& a, const Matrix& wei
   Buffer<bf16> narrow(rows * padded);
   std::copy_n(bias.data(), outputs, shift.data());
   for (int i = 0; i < rows; ++i)
-    for (int n = 0; n < outputs; ++n) out[i * padded + n] = more[i * padded + n] = addend(i, n);
+    for (int n = 0; n < outputs; ++n)
+      out[i * padded + n] = more[i * padded + n] = addend(i, n);
   Linear task;
   task.a = left.data();
   task.lda = inputs;
@@ -76,8 +80,11 @@ Result run_linear(const std::string& backend, const Matrix& a, const Matrix& wei
   task.tiles = packed.tiles();
   task.last_pair = packed.pairs();
   task.bias = shift.data();
-  task.finish = finish == "bf16" ? Finish::bf16 : finish == "gelu_bf16" ? Finish::gelu_bf16 : finish == "add_float" ? Finish::add_float
-                : finish == "gelu_float" ? Finish::gelu_float : Finish::plain_float;
+  task.finish = finish == "bf16"         ? Finish::bf16
+                : finish == "gelu_bf16"  ? Finish::gelu_bf16
+                : finish == "add_float"  ? Finish::add_float
+                : finish == "gelu_float" ? Finish::gelu_float
+                                         : Finish::plain_float;
   const bool is_narrow = task.finish == Finish::bf16 || task.finish == Finish::gelu_bf16;
   task.out = is_narrow ? static_cast<void*>(narrow.data()) : out.data();
   task.ldo = static_cast<std::ptrdiff_t>(padded);
@@ -86,13 +93,15 @@ Result run_linear(const std::string& backend, const Matrix& a, const Matrix& wei
   linear(micro, task);
   std::vector<float> values;
   for (int i = 0; i < rows; ++i)
-    for (int n = 0; n < outputs; ++n) values.push_back(is_narrow ? to_float(narrow[i * padded + n]) : out[i * padded + n]);
+    for (int n = 0; n < outputs; ++n)
+      values.push_back(is_narrow ? to_float(narrow[i * padded + n]) : out[i * padded + n]);
   return result(std::move(values), {a.shape(0), weight.shape(0)});
 }
 
 Result run_layer_norm(const Matrix& x, const Vector& gain, const Vector& shift) {
   Buffer<bf16> out(x.size());
-  layer_norm(x.data(), gain.data(), shift.data(), static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)), out.data());
+  layer_norm(x.data(), gain.data(), shift.data(), static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)),
+             out.data());
   return result(floats(out, x.size()), {x.shape(0), x.shape(1)});
 }
 
@@ -117,7 +126,8 @@ Result run_encoder_attention(const std::string& backend, const Matrix& qkv, int 
 
 Result run_self_attention(const Vector& q, const Matrix& keys, const Matrix& values) {
   Buffer<bf16> query(kHeadWidth), out(kHeadWidth);
-  for (int i = 0; i < kHeadWidth; ++i) query[i] = to_bf16(q(i));
+  for (int i = 0; i < kHeadWidth; ++i)
+    query[i] = to_bf16(q(i));
   const Buffer<bf16> k = rounded(keys, 1), v = rounded(values, 1);
   self_attention(query.data(), k.data(), v.data(), static_cast<int>(keys.shape(0)), out.data());
   return result(floats(out, kHeadWidth), {kHeadWidth});
@@ -136,8 +146,10 @@ Result run_cross_attention(const std::string& backend, const Matrix& queries, co
   cross_attention(micro, {input.data(), count, width, audio.data(), frames, out.data(), scores.data(), scratch.data()});
   std::vector<float> values;
   for (int q = 0; q < count; ++q) {
-    for (int d = 0; d < width; ++d) values.push_back(to_float(out[static_cast<std::size_t>(q) * width + d]));
-    values.insert(values.end(), scores.data() + static_cast<std::size_t>(q) * frames, scores.data() + static_cast<std::size_t>(q + 1) * frames);
+    for (int d = 0; d < width; ++d)
+      values.push_back(to_float(out[static_cast<std::size_t>(q) * width + d]));
+    values.insert(values.end(), scores.data() + static_cast<std::size_t>(q) * frames,
+                  scores.data() + static_cast<std::size_t>(q + 1) * frames);
   }
   return result(std::move(values), {queries.shape(0), static_cast<std::size_t>(width + frames)});
 }
@@ -147,14 +159,16 @@ std::vector<float> run_summarize(const Vector& logits, const Vector& barred, int
   return {s.max, static_cast<float>(s.token), s.log_sum};
 }
 
-int run_find_mass(const Vector& logits, const Vector& barred, int first, int last, float scale, float shift, double mass) {
+int run_find_mass(const Vector& logits, const Vector& barred, int first, int last, float scale, float shift,
+                  double mass) {
   return find_mass({logits.data(), barred.data(), first, last}, scale, shift, mass);
 }
 
 std::vector<int> count_in_threads(int threads, int pieces, int loops) {
   ThreadPool pool(threads, kAvx512Kernels.enter);
   std::vector<int> counts(pieces);
-  for (int loop = 0; loop < loops; ++loop) pool.each(pieces, [&](int piece, int) { ++counts[piece]; });
+  for (int loop = 0; loop < loops; ++loop)
+    pool.each(pieces, [&](int piece, int) { ++counts[piece]; });
   return counts;
 }
 

@@ -11,7 +11,8 @@ inline void pause() { __builtin_ia32_pause(); }
 }  // namespace
 
 ThreadPool::ThreadPool(int threads, void (*enter)()) : enter_(enter) {
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  for (int thread = 1; thread < threads; ++thread)
+    workers_.emplace_back([this, thread] { work(thread); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -20,14 +21,16 @@ ThreadPool::~ThreadPool() {
     stopping_ = true;
   }
   wake_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : workers_)
+    worker.join();
 }
 
 void ThreadPool::run(int pieces, Call call, void* context) {
   if (pieces == 0) return;
   if (pieces == 1 || workers_.empty()) {
     enter_();
-    for (int piece = 0; piece < pieces; ++piece) call(context, piece, 0);
+    for (int piece = 0; piece < pieces; ++piece)
+      call(context, piece, 0);
     return;
   }
   call_ = call;
@@ -43,14 +46,17 @@ void ThreadPool::run(int pieces, Call call, void* context) {
   take_pieces(0);
   // Workers must have left the loop before its body, which lies on the caller's stack, may go.
   for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; ++spins) {
-    if (spins < kSpins) pause();
-    else std::this_thread::yield();
+    if (spins < kSpins)
+      pause();
+    else
+      std::this_thread::yield();
   }
 }
 
 void ThreadPool::take_pieces(int thread) {
   enter_();
-  for (int piece; (piece = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) call_(context_, piece, thread);
+  for (int piece; (piece = next_.fetch_add(1, std::memory_order_relaxed)) < pieces_;)
+    call_(context_, piece, thread);
 }
 
 bool ThreadPool::wait_for_loop(std::uint64_t seen) {

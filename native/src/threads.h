@@ -28,7 +28,8 @@ class ThreadPool {
   // Returns when all calls have returned. The body must not throw.
   template <class Body>
   void each(int pieces, Body&& body) {
-    run(pieces, [](void* context, int piece, int thread) { (*static_cast<Body*>(context))(piece, thread); },
+    run(
+        pieces, [](void* context, int piece, int thread) { (*static_cast<Body*>(context))(piece, thread); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

@@ -28,15 +28,15 @@ inline void configure_full_tiles() {
   __asm__ volatile("ldtilecfg %0" ::"m"(config) : "memory");
 }
 
-#define STENTOR_TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile :::"memory")
-#define STENTOR_TILE_LOAD(tile, address, stride_bytes)                            \
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void*)(address)), \
-                   "r"((std::ptrdiff_t)(stride_bytes)) : "memory")
-#define STENTOR_TILE_STORE(tile, address, stride_bytes)                           \
-  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void*)(address)), \
-                   "r"((std::ptrdiff_t)(stride_bytes)) : "memory")
-#define STENTOR_TILE_MULTIPLY(sum, a, b) \
-  __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum :::"memory")
+#define STENTOR_TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile::: "memory")
+#define STENTOR_TILE_LOAD(tile, address, stride_bytes)                              \
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile::"r"((const void*)(address)), \
+                   "r"((std::ptrdiff_t)(stride_bytes))                              \
+                   : "memory")
+#define STENTOR_TILE_STORE(tile, address, stride_bytes)                                                                \
+  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void*)(address)), "r"((std::ptrdiff_t)(stride_bytes)) \
+                   : "memory")
+#define STENTOR_TILE_MULTIPLY(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum::: "memory")
 
 }  // namespace
 }  // namespace stentor

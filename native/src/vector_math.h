@@ -57,9 +57,7 @@ inline __m512 load_bf16(const bf16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
 }
 
-inline void store_bf16(bf16* p, __m512 value) {
-  _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(value));
-}
+inline void store_bf16(bf16* p, __m512 value) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(value)); }
 
 // Lanes [0, count) of 16.
 inline __mmask16 first_lanes(int count) { return count >= kLanes ? 0xffff : (1u << (count > 0 ? count : 0)) - 1; }
