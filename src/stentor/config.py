@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
-from pydantic_settings.exceptions import SettingsError
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from stentor.errors import SetupError
 
@@ -21,10 +32,27 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def _split(value: object) -> object:
+    """A list as people write it into an environment: JSON, or with commas."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return [entry for entry in map(str.strip, value.split(",")) if entry]
+
+
+_List = (NoDecode, BeforeValidator(_split))
+
+KEY = re.compile(r"[\x21-\x7e]+")
+"""What fits into an Authorization header: ASCII without spaces."""
+
+
 class Settings(BaseSettings):
     """Settings from the environment (`STENTOR_…`); command-line options override them."""
 
-    model_config = SettingsConfigDict(env_prefix="STENTOR_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="STENTOR_", frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")] = 8000
@@ -33,6 +61,7 @@ class Settings(BaseSettings):
     ] = "base"
     served_model_names: Annotated[
         tuple[str, ...],
+        *_List,
         Field(description="Further names under which the model answers; OpenAI's clients say whisper-1."),
     ] = ("whisper-1",)
     cache_dir: Annotated[
@@ -81,6 +110,25 @@ class Settings(BaseSettings):
     drain_timeout_s: Annotated[
         NonNegativeFloat, Field(description="Seconds that running work may take after SIGTERM.")
     ] = 30.0
+    api_keys: Annotated[
+        tuple[SecretStr, ...] | None,
+        *_List,
+        Field(description="Keys that may use the server, as Authorization: Bearer; anyone may by default."),
+    ] = None
+    api_keys_file: Annotated[
+        Path | None,
+        Field(description="A file with more of them, one a line, lines with # left out; read at the start."),
+    ] = None
+    keyless: Annotated[
+        tuple[Literal["health", "metrics"], ...],
+        *_List,
+        Field(description="What needs no key where there are keys; empty to lock both."),
+    ] = ("health", "metrics")
+    cors_origins: Annotated[
+        tuple[str, ...],
+        *_List,
+        Field(description="Origins whose web pages may call the server, * for all; none by default."),
+    ] = ()
     log_json: Annotated[bool, Field(description="Log lines as JSON instead of for people.")] = False
 
     @classmethod
@@ -96,18 +144,35 @@ class Settings(BaseSettings):
             problems = "; ".join(
                 f"STENTOR_{str(problem['loc'][0]).upper()}: {problem['msg']}" for problem in error.errors()
             )
-            raise SetupError(f"settings: {problems}") from error
-        except SettingsError as error:  # a list that is not JSON
-            raise SetupError(f"settings: {error}") from error
+            raise SetupError(f"settings: {problems}") from None  # its text shows values, keys among them
 
     @classmethod
     def markdown_table(cls) -> str:
         """All settings as a table for docs/configuration.md."""
         lines = ["| variable | default | what it is |", "|---|---|---|"]
         for name, field in cls.model_fields.items():
-            default = "" if field.default is None else f"`{field.default}`"
+            default = "" if field.default in (None, ()) else f"`{_written(field.default)}`"
             lines.append(f"| `STENTOR_{name.upper()}` | {default} | {field.description} |")
         return "\n".join(lines) + "\n"
+
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_are_keys(cls, keys: tuple[SecretStr, ...] | None) -> tuple[SecretStr, ...] | None:
+        _check_keys([] if keys is None else [key.get_secret_value() for key in keys], given=keys is not None)
+        return keys
+
+    @field_validator("api_keys_file")
+    @classmethod
+    def _file_holds_keys(cls, path: Path | None) -> Path | None:
+        if path is not None:
+            _check_keys(_keys_in(path), given=True)
+        return path
+
+    @cached_property
+    def known_api_keys(self) -> frozenset[str]:
+        """All keys, from the environment and from the file."""
+        listed = {key.get_secret_value() for key in self.api_keys or ()}
+        return frozenset(listed.union(_keys_in(self.api_keys_file) if self.api_keys_file else ()))
 
     @property
     def resolved_preprocess_workers(self) -> int:
@@ -116,6 +181,27 @@ class Settings(BaseSettings):
     @property
     def resolved_engine_slots(self) -> int:
         return self.engine_slots or usable_cpus()
+
+
+def _keys_in(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+    return [key for key in map(str.strip, lines) if key and not key.startswith("#")]
+
+
+def _check_keys(keys: list[str], *, given: bool) -> None:
+    """A list of keys that holds none is a mistake that would open the server to all."""
+    if given and not keys:
+        raise ValueError("it is set and holds no key; leave it out to serve whoever asks")
+    if not all(KEY.fullmatch(key) for key in keys):
+        raise ValueError("a key holds white space or characters that no header carries")
+
+
+def _written(default: object) -> str:
+    """A default as it would be written into the environment."""
+    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 def main() -> None:

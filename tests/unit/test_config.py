@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from stentor.config import Settings
+from stentor.errors import SetupError
 
 
 def test_the_document_shows_every_setting() -> None:
@@ -34,3 +35,37 @@ def test_defaults_follow_the_machine() -> None:
     settings = Settings()
     assert 1 <= settings.resolved_preprocess_workers <= 2
     assert settings.resolved_engine_slots >= 1
+
+
+@pytest.mark.parametrize("written", ["one,two", " one , two ,", '["one", "two"]'])
+def test_lists_are_written_with_commas_or_as_json(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("STENTOR_SERVED_MODEL_NAMES", written)
+    assert Settings().served_model_names == ("one", "two")
+
+
+def test_keys_come_from_the_environment_and_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert Settings().known_api_keys == frozenset()
+    keys = tmp_path / "keys"
+    keys.write_text("# the batch team\nsk-two\n\n  sk-three#3  \n", encoding="utf-8")
+    monkeypatch.setenv("STENTOR_API_KEYS", "sk-one")
+    monkeypatch.setenv("STENTOR_API_KEYS_FILE", str(keys))
+    settings = Settings()
+    assert settings.known_api_keys == {"sk-one", "sk-two", "sk-three#3"}
+    assert "sk-" not in f"{settings} {settings!r}"
+
+
+@pytest.mark.parametrize("written", ["", ",", "[]", "sk one", "sk-ö", '["sk-secret"'])
+def test_keys_that_are_none_do_not_open_the_server(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("STENTOR_API_KEYS", written)
+    with pytest.raises(SetupError, match="STENTOR_API_KEYS") as refused:
+        Settings.load()
+    assert "secret" not in refused.value.message
+
+
+@pytest.mark.parametrize("content", [None, "", "# none yet\n", "two words\n"])
+def test_a_file_without_keys_does_not_open_the_server(tmp_path: Path, content: str | None) -> None:
+    keys = tmp_path / "keys"
+    if content is not None:
+        keys.write_text(content, encoding="utf-8")
+    with pytest.raises(SetupError, match="STENTOR_API_KEYS_FILE"):
+        Settings.load(api_keys_file=keys)

@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from uuid import uuid4
 
 import structlog
-from fastapi import FastAPI
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from stentor import __version__
 from stentor.api import health, transcriptions
-from stentor.api.errors import install_error_handlers
+from stentor.api.errors import LastResort, install_error_handlers
 from stentor.api.housekeeping import return_memory_when_idle
+from stentor.api.keys import ApiKeys
+from stentor.api.request_ids import HEADER, RequestIds
 from stentor.api.services import make_services
 from stentor.config import Settings
 from stentor.engine.base import Engine
 from stentor.preprocess import PreprocessPool
 
 log = structlog.get_logger()
+
+EXPOSED_HEADERS = (HEADER, "retry-after", "retry-after-ms")
+"""What scripts of other origins may read of an answer."""
 
 
 def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI:
@@ -55,30 +58,19 @@ def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI
         summary="Speech to text for many callers at once, with OpenAI's API.",
         lifespan=lifespan,
     )
-    app.add_middleware(RequestId)
     install_error_handlers(app)
-    app.include_router(transcriptions.router)
-    app.include_router(health.router)
+    app.add_middleware(LastResort)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED_HEADERS,
+        )
+    app.add_middleware(RequestIds)  # last: it is the outermost
+    keys = [Depends(ApiKeys(settings.known_api_keys))] if settings.known_api_keys else []
+    app.include_router(transcriptions.router, dependencies=keys)
+    app.include_router(health.probes, dependencies=[] if "health" in settings.keyless else keys)
+    app.include_router(health.scrapes, dependencies=[] if "metrics" in settings.keyless else keys)
     return app
-
-
-class RequestId:
-    """Gives every request an id of ours, in the logs and as `x-request-id`, which clients report back."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request_id = f"req_{uuid4().hex}"
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-request-id"] = request_id
-            await send(message)
-
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            await self._app(scope, receive, send_with_id)

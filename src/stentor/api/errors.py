@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stentor.api.wire import ErrorBody, ErrorDetail
 from stentor.errors import ClientDisconnected, StentorError
@@ -26,12 +27,13 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(StentorError, _stentor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 def error_response(error: StentorError) -> Response:
     """The answer that an error of ours stands for."""
     headers = {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
         headers["retry-after-ms"] = str(
@@ -45,6 +47,36 @@ def error_body(error: StentorError) -> ErrorBody:
     return ErrorBody(
         error=ErrorDetail(message=error.message, type=error.type, param=error.param, code=error.code)
     )
+
+
+class LastResort:
+    """Answers 500 for what nobody expected.
+
+    A handler for `Exception` would be called by the framework's outermost layer, where the answer gets no
+    request id and no CORS headers, and would still leave the error to the server to print once more.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            if scope["type"] != "http" or started:
+                raise
+            log.error("unexpected error", exc_info=error)
+            response = _response(
+                500, "the server met an error of its own", "server_error", "internal_error", None
+            )
+            await response(scope, receive, send)
 
 
 async def _stentor_error(request: Request, error: Exception) -> Response:
@@ -68,11 +100,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
     message = f"{error.detail}: {request.method} {request.url.path}"
     return _response(error.status_code, message, kind, CODES.get(error.status_code), None, error.headers)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("unexpected error", exc_info=error)
-    return _response(500, "the server met an error of its own", "server_error", "internal_error", None)
 
 
 def _response(

@@ -8,11 +8,12 @@ from starlette.responses import JSONResponse, Response
 
 from stentor.api.services import services_of
 
-router = APIRouter()
+probes = APIRouter()
+scrapes = APIRouter()
 
 
-@router.get("/health", summary="Same as /health/live")
-@router.get("/health/live", summary="503 when the engine is dead: restart this process")
+@probes.get("/health", summary="Same as /health/live")
+@probes.get("/health/live", summary="503 when the engine is dead: restart this process")
 async def live(request: Request) -> Response:
     """Red only when nothing but a restart helps; a busy server is alive."""
     health = services_of(request).engine.health()
@@ -21,7 +22,7 @@ async def live(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/health/ready", summary="503 when new work is not welcome now")
+@probes.get("/health/ready", summary="503 when new work is not welcome now")
 async def ready(request: Request) -> Response:
     """Red while draining, full, or dead: send new work elsewhere."""
     services = services_of(request)
@@ -34,7 +35,7 @@ async def ready(request: Request) -> Response:
     return JSONResponse({"status": "ready"})
 
 
-@router.get("/metrics", summary="Prometheus metrics")
+@scrapes.get("/metrics", summary="Prometheus metrics")
 async def metrics(request: Request) -> Response:
     """All series in Prometheus' text format."""
     return Response(generate_latest(services_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)

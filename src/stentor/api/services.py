@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from stentor.admission import Admission, Budgets
 from stentor.audio.reader import ReaderLimits
@@ -63,7 +63,7 @@ def make_services(settings: Settings, engine: Engine, pool: PreprocessPool) -> S
     )
 
 
-def services_of(request: Request) -> Services:
+def services_of(request: HTTPConnection) -> Services:
     """The services of the app that answers this request."""
     services: Services = request.app.state.services
     return services

@@ -14,6 +14,7 @@ from stentor.admission import Place
 from stentor.api.disconnect import cancel_on_disconnect
 from stentor.api.events import EventStream
 from stentor.api.form import TranscriptionForm, parse_form
+from stentor.api.request_ids import unique_id_of
 from stentor.api.services import Services, services_of
 from stentor.api.upload import Fields, receive_upload
 from stentor.api.wire import ErrorBody, ModelCard, ModelList, TranscriptionJson, render
@@ -98,7 +99,7 @@ async def _answer(request: Request, task: Task) -> Response:
         )
         entry.stage = "transcribing"
         form = check(upload.fields)
-        audio = AudioRequest(request.state.request_id, upload.audio.fileno(), form.options(task), form.vad)
+        audio = AudioRequest(unique_id_of(request), upload.audio.fileno(), form.options(task), form.vad)
         place.duration_s = lambda: audio.report.duration_s
         transcribe = partial(_transcribe, services, place, audio)
         if form.stream:

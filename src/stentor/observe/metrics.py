@@ -63,6 +63,9 @@ class Metrics:
         self._damaged = Counter(
             "stentor_audio_damaged", "Files of which a part could not be decoded.", registry=self.registry
         )
+        self._unauthorized = Counter(
+            "stentor_unauthorized", "Requests without a known API key.", registry=self.registry
+        )
         self._step = Histogram(
             "stentor_preprocess_step_seconds",
             "Thread time of one audio step: decoding, resampling and cutting one chunk.",
@@ -73,6 +76,10 @@ class Metrics:
     def watch(self, name: str, documentation: str, reading: Callable[[], float]) -> None:
         """Export a gauge that is read at each scrape."""
         Gauge(name, documentation, registry=self.registry).set_function(reading)
+
+    def unauthorized(self) -> None:
+        """Count a request that was turned away for its API key, before it was looked at."""
+        self._unauthorized.inc()
 
     def step(self, seconds: float) -> None:
         """Count one audio step."""
