@@ -38,6 +38,7 @@ fix: setup                       ## mend what can be mended by machine
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i native/src/*
 	$(BIN)/python -m stentor.config docs/configuration.md
+	$(BIN)/python -m stentor.api.reference docs/metrics.md
 
 bench: setup                     ## load a server of our own with the tests' speech and print RTFx and latencies
 	$(BIN)/python tests/perf/sample.py

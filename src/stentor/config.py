@@ -129,6 +129,10 @@ class Settings(BaseSettings):
         *_List,
         Field(description="Origins whose web pages may call the server, * for all; none by default."),
     ] = ()
+    tracing: Annotated[
+        bool,
+        Field(description="Send OpenTelemetry traces, where the OTEL_ variables say; needs stentor[otel]."),
+    ] = False
     log_json: Annotated[bool, Field(description="Log lines as JSON instead of for people.")] = False
 
     @classmethod

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from stentor.observe.tracing import begin
 from stentor.structured import to_its_end
 
 MAX_STEP_S = 30.0
@@ -122,7 +123,8 @@ class Steps(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        item = await self._pool.run(self._step, self._unwanted)
+        with begin("preprocess"):
+            item = await self._pool.run(self._step, self._unwanted)
         if item is None:
             raise StopAsyncIteration
         return item[0]

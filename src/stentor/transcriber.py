@@ -12,6 +12,7 @@ engine and is not finished. `EngineCalls` is the one place that does this.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from stentor.audio.vad import VadOptions
 from stentor.engine.base import Engine
 from stentor.errors import AudioError, InvalidValue
 from stentor.observe.metrics import Metrics
+from stentor.observe.tracing import begin
 from stentor.preprocess import PreprocessPool, Steps
 from stentor.structured import task_group, to_its_end
 from stentor.text.stitch import Stitcher
@@ -131,6 +133,7 @@ class Transcriber:
         decoded_s = 0.0
         async for chunk in chunks:
             self._metrics.decoded(chunk.end_s - decoded_s)
+            self._metrics.left_out(max(0.0, round(chunk.end_s - decoded_s - chunk.duration_s, 3)))
             decoded_s = chunk.end_s
             task = None
             if not is_silent(chunk.samples):
@@ -178,7 +181,7 @@ class EngineCalls:
         self._engine = engine
         self._metrics = metrics
         self._request_id = request_id
-        self._unfinished: dict[str, None] = {}
+        self._unfinished: dict[str, str] = {}  # which stage each engine request is
 
     async def __aenter__(self) -> EngineCalls:
         return self
@@ -189,8 +192,8 @@ class EngineCalls:
         if not self._unfinished:
             return
         abort = asyncio.ensure_future(self._engine.abort(list(self._unfinished)))
-        for engine_id in self._unfinished:
-            self._metrics.aborted("probe" if engine_id.endswith("-lang") else "chunk")
+        for stage in self._unfinished.values():
+            self._metrics.aborted(stage)
         try:
             await to_its_end(abort, timeout_s=ABORT_TIMEOUT_S)
         except TimeoutError:
@@ -199,7 +202,7 @@ class EngineCalls:
     async def detect_language(self, chunk: Chunk, options: DecodeOptions) -> str:
         """Ask the engine which language a chunk is in."""
         probe = self._engine_request(f"{self._request_id}-lang", chunk, options)
-        with self._begun(probe.id):
+        with self._begun("probe", probe):
             return (await self._engine.detect_language(probe)).language
 
     async def generate(self, chunk: Chunk, options: DecodeOptions) -> list[Segment]:
@@ -207,7 +210,7 @@ class EngineCalls:
         alone = chunk.index == 0 and chunk.last
         engine_id = self._request_id if alone else f"{self._request_id}-{chunk.index}"
         request = self._engine_request(engine_id, chunk, options)
-        with self._begun(request.id):
+        with self._begun("chunk", request):
             async with aclosing(self._engine.generate(request)) as outputs:
                 return [segment async for output in outputs for segment in output.segments]
 
@@ -215,16 +218,24 @@ class EngineCalls:
         return EngineRequest(engine_id, self._request_id, chunk, options)
 
     @contextmanager
-    def _begun(self, engine_id: str) -> Iterator[None]:
-        self._unfinished[engine_id] = None
-        try:
-            yield
-        except asyncio.CancelledError:
-            raise  # left unfinished: the exit aborts it
-        except BaseException:
-            del self._unfinished[engine_id]
-            raise
-        del self._unfinished[engine_id]
+    def _begun(self, stage: str, request: EngineRequest) -> Iterator[None]:
+        """Keep the books of an engine request: unfinished, or how it went."""
+        chunk, report = request.chunk, request.report
+        self._unfinished[request.id] = stage
+        began_s = time.perf_counter()
+        with begin(stage, index=chunk.index, start_s=chunk.start_s, audio_s=chunk.duration_s) as span:
+            try:
+                yield
+                self._metrics.answered(stage, time.perf_counter() - began_s)
+            except asyncio.CancelledError:
+                raise  # left unfinished: the exit aborts it
+            except BaseException:
+                del self._unfinished[request.id]
+                raise
+            finally:
+                self._metrics.engine(stage, report)
+                span.note(queued_s=report.queued_s, computed_s=report.computed_s)
+        del self._unfinished[request.id]
 
 
 def _spaced(options: DecodeOptions) -> bool:

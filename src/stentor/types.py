@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -137,17 +137,35 @@ class DecodeOptions:
     temperature: float = 0.0
 
 
+@dataclass(slots=True)
+class EngineReport:
+    """What an engine tells about its work on a chunk, beside the text.
+
+    Attributes:
+        queued_s: Wall time spent waiting for slots.
+        computed_s: Wall time in which it held them.
+        fallbacks: Why windows were heard again at a higher temperature, once for each time; a closed list
+            of words, as they become a label of a metric.
+    """
+
+    queued_s: float = 0.0
+    computed_s: float = 0.0
+    fallbacks: list[str] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
     """One chunk on its way through an engine.
 
-    `id` is what `abort` takes; `request_id` names the call it belongs to, between which an engine is fair.
+    `id` is what `abort` takes; `request_id` names the call it belongs to, between which an engine is fair;
+    `report` is filled in by the engine as it goes.
     """
 
     id: str
     request_id: str
     chunk: Chunk
     options: DecodeOptions
+    report: EngineReport = field(default_factory=EngineReport)
 
 
 @dataclass(frozen=True, slots=True)

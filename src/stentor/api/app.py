@@ -17,8 +17,10 @@ from stentor.api.housekeeping import return_memory_when_idle
 from stentor.api.keys import ApiKeys
 from stentor.api.request_ids import HEADER, RequestIds
 from stentor.api.services import make_services
+from stentor.api.traces import Traces
 from stentor.config import Settings
 from stentor.engine.base import Engine
+from stentor.observe.tracing import start_tracing
 from stentor.preprocess import PreprocessPool
 
 log = structlog.get_logger()
@@ -34,6 +36,7 @@ def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI
         settings: All knobs.
         make_engine: Loads the engine; called in a thread when the server starts, as it may take seconds.
     """
+    end_tracing = start_tracing() if settings.tracing else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -51,6 +54,8 @@ def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI
             # uvicorn may begin this while cancelled handlers still clean up: the engine aborts all by itself.
             await engine.close()
             await asyncio.to_thread(pool.close)
+            if end_tracing is not None:
+                await asyncio.to_thread(end_tracing)
 
     app = FastAPI(
         title="Stentor",
@@ -68,6 +73,8 @@ def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI
             allow_headers=["*"],
             expose_headers=EXPOSED_HEADERS,
         )
+    if settings.tracing:
+        app.add_middleware(Traces)
     app.add_middleware(RequestIds)  # last: it is the outermost
     keys = [Depends(ApiKeys(settings.known_api_keys))] if settings.known_api_keys else []
     app.include_router(transcriptions.router, dependencies=keys)

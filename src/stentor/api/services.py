@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from stentor import __version__
 from stentor.admission import Admission, Budgets
 from stentor.audio.reader import ReaderLimits
 from stentor.config import Settings
@@ -38,20 +39,19 @@ def make_services(settings: Settings, engine: Engine, pool: PreprocessPool) -> S
     """Connect the rooms."""
     limits = ReaderLimits(max_audio_s=settings.max_audio_s)
     metrics = Metrics()
-    metrics.watch("stentor_engine_running", "Chunks in the engine.", lambda: engine.health().running)
-    metrics.watch("stentor_engine_queued", "Chunks waiting for it.", lambda: engine.health().queued)
-    metrics.watch("stentor_engine_alive", "1 while the engine can answer.", lambda: engine.health().alive)
-    metrics.watch("stentor_preprocess_running", "Audio steps in threads.", lambda: pool.running)
-    metrics.watch("stentor_preprocess_waiting", "Audio steps waiting.", lambda: pool.waiting)
+    metrics.build(version=__version__, engine=engine.info.engine, model=engine.info.model)
+    metrics.watch("engine_running", "Chunks in the engine.", lambda: engine.health().running)
+    metrics.watch("engine_queued", "Chunks waiting for it.", lambda: engine.health().queued)
+    metrics.watch("engine_alive", "1 while the engine can answer.", lambda: engine.health().alive)
+    metrics.watch("preprocess_running", "Audio steps in threads.", lambda: pool.running)
+    metrics.watch("preprocess_waiting", "Audio steps waiting.", lambda: pool.waiting)
     pool.on_step = metrics.step
     admission = Admission(
         Budgets(settings.max_requests, settings.max_queued_audio_s, settings.max_stored_bytes)
     )
-    metrics.watch("stentor_requests_active", "Requests admitted.", lambda: admission.active)
-    metrics.watch(
-        "stentor_queued_audio_seconds", "Audio to be transcribed.", lambda: admission.queued_audio_s
-    )
-    metrics.watch("stentor_stored_bytes", "Uploads on disk.", lambda: admission.stored_bytes)
+    metrics.watch("requests_active", "Requests admitted.", lambda: admission.active)
+    metrics.watch("queued_audio_seconds", "Audio to be transcribed.", lambda: admission.queued_audio_s)
+    metrics.watch("stored_bytes", "Uploads on disk.", lambda: admission.stored_bytes)
     return Services(
         settings=settings,
         engine=engine,

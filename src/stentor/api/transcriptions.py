@@ -19,6 +19,7 @@ from stentor.api.services import Services, services_of
 from stentor.api.upload import Fields, receive_upload
 from stentor.api.wire import ErrorBody, ModelCard, ModelList, TranscriptionJson, render
 from stentor.errors import DeadlineExceeded, ModelNotFound
+from stentor.observe.metrics import Entry
 from stentor.transcriber import AudioRequest, OnPart
 from stentor.types import Part, Task, Transcript
 
@@ -101,22 +102,25 @@ async def _answer(request: Request, task: Task) -> Response:
         form = check(upload.fields)
         audio = AudioRequest(unique_id_of(request), upload.audio.fileno(), form.options(task), form.vad)
         place.duration_s = lambda: audio.report.duration_s
-        transcribe = partial(_transcribe, services, place, audio)
+        transcribe = partial(_transcribe, services, entry, place, audio)
         if form.stream:
             return EventStream(stack.pop_all(), transcribe, send_timeout_s=settings.send_timeout_s)
         async with cancel_on_disconnect(request.receive):
             transcript = await transcribe()
+        entry.stage = "answering"
         body, media_type = render(transcript, form.response_format)
     return Response(body, media_type=media_type)
 
 
 async def _transcribe(
-    services: Services, place: Place, audio: AudioRequest, on_part: OnPart | None = None
+    services: Services, entry: Entry, place: Place, audio: AudioRequest, on_part: OnPart | None = None
 ) -> Transcript:
     """Run the road within the deadline, and keep admission informed of how far it has come."""
 
     async def advance(part: Part) -> None:
         place.advance(part.end_s)
+        if part.segments:
+            entry.wrote()
         if on_part is not None:
             await on_part(part)
 
@@ -125,7 +129,8 @@ async def _transcribe(
             transcript = await services.transcriber.transcribe(audio, advance)
     except TimeoutError as error:
         raise DeadlineExceeded("the request took longer than this server allows") from error
-    services.metrics.transcribed(transcript.duration_s)
+    entry.audio_s = transcript.duration_s
+    entry.tokens = sum(len(segment.tokens) for segment in transcript.segments)
     return transcript
 
 

@@ -76,14 +76,20 @@ class Ticket:
             EngineError: The engine is dead.
         """
         self._check()
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         self._call = None
+        asked_s, given_s = loop.time(), None
         self._scheduler.enqueue(self.place, turn)
         try:
             await self.outcome(turn)
+            given_s = loop.time()
             yield
         finally:
             self._scheduler.leave(turn, self._call)
+            left_s = loop.time()
+            self.request.report.queued_s += (given_s or left_s) - asked_s
+            self.request.report.computed_s += left_s - (given_s or left_s)
 
     async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in the slot held; see `run`."""
