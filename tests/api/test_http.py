@@ -214,10 +214,3 @@ async def test_audio_is_counted(http: httpx.AsyncClient, audio: bytes) -> None:
         "stentor_preprocess_waiting 0.0",
     ]:
         assert line in text
-
-
-async def test_the_schema_shows_the_form(http: httpx.AsyncClient) -> None:
-    schema = (await http.get("/openapi.json")).json()
-    body = schema["paths"][PATH]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
-    assert body["required"] == ["file"]
-    assert body["properties"]["response_format"]["enum"] == ["json", "text", "srt", "vtt", "verbose_json"]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from stentor.api.services import services_of
 
 probes = APIRouter()
 scrapes = APIRouter()
 
+_RED: dict[int | str, dict[str, Any]] = {
+    503: {"description": "Red; `status` says why.", "content": {"application/json": {"schema": {}}}}
+}
 
-@probes.get("/health", summary="Same as /health/live")
-@probes.get("/health/live", summary="503 when the engine is dead: restart this process")
+
+@probes.get("/health", summary="Same as /health/live", responses=_RED)
+@probes.get("/health/live", summary="503 when the engine is dead: restart this process", responses=_RED)
 async def live(request: Request) -> Response:
     """Red only when nothing but a restart helps; a busy server is alive."""
     health = services_of(request).engine.health()
@@ -22,7 +28,7 @@ async def live(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-@probes.get("/health/ready", summary="503 when new work is not welcome now")
+@probes.get("/health/ready", summary="503 when new work is not welcome now", responses=_RED)
 async def ready(request: Request) -> Response:
     """Red while draining, full, or dead: send new work elsewhere."""
     services = services_of(request)
@@ -35,7 +41,7 @@ async def ready(request: Request) -> Response:
     return JSONResponse({"status": "ready"})
 
 
-@scrapes.get("/metrics", summary="Prometheus metrics")
+@scrapes.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """All series in Prometheus' text format."""
     return Response(generate_latest(services_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)

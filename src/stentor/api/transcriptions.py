@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from stentor.admission import Place
+from stentor.api.description import audio_route, error_responses
 from stentor.api.disconnect import cancel_on_disconnect
 from stentor.api.events import EventStream
 from stentor.api.form import TranscriptionForm, parse_form
 from stentor.api.request_ids import unique_id_of
 from stentor.api.services import Services, services_of
 from stentor.api.upload import Fields, receive_upload
-from stentor.api.wire import ErrorBody, ModelCard, ModelList, TranscriptionJson, render
+from stentor.api.wire import ModelCard, ModelList, render
 from stentor.errors import DeadlineExceeded, ModelNotFound
 from stentor.observe.metrics import Entry
 from stentor.transcriber import AudioRequest, OnPart
@@ -26,26 +26,7 @@ from stentor.types import Part, Task, Transcript
 router = APIRouter(prefix="/v1")
 
 
-def _form_schema() -> dict[str, Any]:
-    """The form in OpenAPI's words; the body is parsed by `receive_upload`, which FastAPI cannot see."""
-    schema = TranscriptionForm.model_json_schema(ref_template="#/components/schemas/{model}")
-    definitions = schema.pop("$defs", {})
-    properties = {"file": {"type": "string", "format": "binary"}, **schema["properties"]}
-    for name, value in properties.items():
-        for definition, body in definitions.items():
-            if value.get("$ref", "").endswith(f"/{definition}"):
-                properties[name] = {**body, "default": value.get("default")}
-    form = {"type": "object", "required": ["file"], "properties": properties, "additionalProperties": False}
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": form}}}}
-
-
-_ROUTE: dict[str, Any] = {
-    "openapi_extra": _form_schema(),
-    "responses": {
-        200: {"model": TranscriptionJson},
-        **{status: {"model": ErrorBody} for status in (400, 404, 413, 429, 503)},
-    },
-}
+_ROUTE = audio_route()
 
 
 @router.post("/audio/transcriptions", **_ROUTE)
@@ -60,14 +41,14 @@ async def create_translation(request: Request) -> Response:
     return await _answer(request, "translate")
 
 
-@router.get("/models")
+@router.get("/models", responses=error_responses(401))
 async def list_models(request: Request) -> ModelList:
     """The names under which the model answers."""
     services = services_of(request)
     return ModelList(data=[_card(services, name) for name in services.model_names])
 
 
-@router.get("/models/{model}", responses={404: {"model": ErrorBody}})
+@router.get("/models/{model}", responses=error_responses(401, 404))
 async def get_model(request: Request, model: str) -> ModelCard:
     """One model by name."""
     services = services_of(request)
