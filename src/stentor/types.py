@@ -99,6 +99,14 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token as the bytes that it stands for, which need not be whole characters, and its log-probability."""
+
+    text: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A piece of text with its times and what the model thought of it.
 
@@ -116,6 +124,7 @@ class Segment:
     compression_ratio: float = 1.0
     no_speech_prob: float = 0.0
     words: tuple[Word, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
     def placed(self, chunk: Chunk) -> Segment:
         """The same segment in the timeline of the file that its chunk is from."""
@@ -129,12 +138,23 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """How an engine shall listen. `language` is a code; None means not known yet."""
+    """How an engine shall listen.
+
+    `language` is a code; None means not known yet, and then `languages` are the only candidates, or all that
+    the model knows where there are none. `keywords` are words that are likely to come up. At a `temperature` of 0
+    the likeliest words are taken, and where they do not convince, the window is heard again at rising
+    temperatures. `words` asks for the words of each segment with their times, `logprobs` for the
+    log-probability of each token.
+    """
 
     language: str | None = None
     task: Task = "transcribe"
     prompt: str | None = None
     temperature: float = 0.0
+    languages: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    words: bool = False
+    logprobs: bool = False
 
 
 @dataclass(slots=True)
