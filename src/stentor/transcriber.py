@@ -163,15 +163,16 @@ class Transcriber:
         info = self.engine.info
         if options.task == "translate" and not info.translates:
             raise InvalidValue(f"the model {info.model} cannot translate", param="model")
-        if options.language is None and len(info.languages) == 1:
-            return replace(options, language=info.languages[0])
-        if options.language is not None and options.language not in info.languages:
-            raise InvalidValue(
-                f"the model {info.model} does not know the language {options.language!r}; "
-                f"it knows {', '.join(info.languages)}",
-                param="language",
-            )
-        return options
+        wanted = (options.language,) if options.language else options.languages
+        for language in wanted:
+            if language not in info.languages:
+                raise InvalidValue(
+                    f"the model {info.model} does not know the language {language!r}; "
+                    f"it knows {', '.join(info.languages)}",
+                    param="language" if options.language else "languages",
+                )
+        only = wanted or info.languages
+        return replace(options, language=only[0]) if len(only) == 1 else options
 
 
 class EngineCalls:

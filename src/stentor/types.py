@@ -100,7 +100,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token as the bytes that it stands for, which need not be whole characters, and its log-probability."""
+    """A token as the bytes it stands for, which need not be whole characters, and its log-probability."""
 
     text: bytes
     logprob: float
@@ -141,8 +141,8 @@ class DecodeOptions:
     """How an engine shall listen.
 
     `language` is a code; None means not known yet, and then `languages` are the only candidates, or all that
-    the model knows where there are none. `keywords` are words that are likely to come up. At a `temperature` of 0
-    the likeliest words are taken, and where they do not convince, the window is heard again at rising
+    the model knows where there are none. `keywords` are words that are likely to come up. At a `temperature`
+    of 0 the likeliest words are taken, and where they do not convince, the window is heard again at rising
     temperatures. `words` asks for the words of each segment with their times, `logprobs` for the
     log-probability of each token.
     """

@@ -8,7 +8,7 @@ in two calls, encode and generate, and an abort is obeyed between them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ import numpy as np
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
-from stentor.engine.windows import hear, read_window
+from stentor.engine.windows import Decoded, convincing, hear, read_window
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
 from stentor.types import (
@@ -88,7 +88,18 @@ class CTranslate2Engine:
 
             async def listen(offset_s: float) -> rules.Window:
                 encoded = await self._encoded_from(ticket, offset_s)
-                return await ticket.run(self._decode, encoded, options, chunk.duration_s - offset_s, offset_s)
+
+                async def decode(temperature: float) -> Decoded:
+                    return await ticket.run(self._decode, encoded, options, temperature)
+
+                decoded = await convincing(self._tokenizer, request, decode)
+                return read_window(
+                    self._tokenizer,
+                    decoded,
+                    chunk.duration_s - offset_s,
+                    offset_s=offset_s,
+                    logprobs=options.logprobs,
+                )
 
             async with aclosing(hear(chunk, listen)) as outputs:
                 async for output in outputs:
@@ -101,8 +112,12 @@ class CTranslate2Engine:
         async with self._scheduler.ticket(request) as ticket:
             encoded = await self._encoded_from(ticket, 0.0)
             guesses = await ticket.run(self._model.detect_language, encoded)
-        token, probability = guesses[0][0]
-        return LanguageGuess(token.strip("<|>"), probability)
+        candidates = request.options.languages or self._info.languages
+        heard = ((token.strip("<|>"), probability) for token, probability in guesses[0])
+        language, probability = max(
+            (guess for guess in heard if guess[0] in candidates), key=lambda guess: guess[1]
+        )
+        return LanguageGuess(language, probability)
 
     async def abort(self, request_ids: Collection[str]) -> None:
         self._scheduler.abort(request_ids)
@@ -129,13 +144,11 @@ class CTranslate2Engine:
         features = self._log_mel.window(samples)[np.newaxis]
         return self._model.encode(self._ct2.StorageView.from_array(features))
 
-    def _decode(
-        self, encoded: Any, options: DecodeOptions, duration_s: float, offset_s: float
-    ) -> rules.Window:
+    def _decode(self, encoded: Any, options: DecodeOptions, temperature: float) -> Decoded:
         """One pass of the decoder over a window; runs in a thread."""
         sampling: dict[str, Any] = {}
-        if options.temperature > 0:
-            sampling = {"sampling_topk": 0, "sampling_temperature": options.temperature}
+        if temperature > 0:
+            sampling = {"sampling_topk": 0, "sampling_temperature": temperature}
         result = self._model.generate(
             encoded,
             [rules.prompt_tokens(self._tokenizer, options, multilingual=self._info.translates)],
@@ -143,17 +156,25 @@ class CTranslate2Engine:
             max_length=rules.MAX_CONTEXT_TOKENS,
             return_scores=True,
             return_no_speech_prob=True,
+            return_logits_vocab=options.logprobs,
             **sampling,
         )[0]
         tokens: list[int] = result.sequences_ids[0]
-        # CTranslate2 averages over the tokens it returns; Whisper counts the end token as well.
-        avg_logprob = result.scores[0] * len(tokens) / (len(tokens) + 1)
-        return read_window(
-            self._tokenizer,
+        return Decoded(
             tokens,
-            duration_s,
-            offset_s=offset_s,
-            temperature=options.temperature,
-            avg_logprob=avg_logprob,
+            temperature,
+            # CTranslate2 averages over the tokens it returns; Whisper counts the end token as well.
+            avg_logprob=result.scores[0] * len(tokens) / (len(tokens) + 1),
             no_speech_prob=result.no_speech_prob,
+            logprobs=_logprobs(tokens, result.logits[0]) if options.logprobs else (),
         )
+
+
+def _logprobs(tokens: Sequence[int], logits: Sequence[Any]) -> list[float]:
+    """Each token's log-probability among the whole vocabulary."""
+    found = []
+    for token, row in zip(tokens, logits, strict=False):  # a row more than tokens: the end has one as well
+        values = np.asarray(row, np.float32).ravel()
+        peak = values.max()
+        found.append(float(values[token] - peak - np.log(np.exp(values - peak).sum())))
+    return found

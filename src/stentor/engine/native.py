@@ -21,7 +21,7 @@ import structlog
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
-from stentor.engine.windows import hear, read_window
+from stentor.engine.windows import Decoded, convincing, hear, read_window
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
 from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, EngineRequest, LanguageGuess
@@ -92,7 +92,7 @@ class NativeEngine:
             translates=multilingual,
         )
         self._scheduler = Scheduler(max_batch, "stentor-engine")
-        self._encoded: WeakKeyDictionary[Chunk, Any] = WeakKeyDictionary()
+        self._encoded: WeakKeyDictionary[Chunk, tuple[float, Any]] = WeakKeyDictionary()
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._ids = itertools.count()
         self._listener: threading.Thread | None = None
@@ -138,13 +138,13 @@ class NativeEngine:
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         """Say which language the chunk is in; see `Engine.detect_language`."""
-        languages = self._info.languages
-        if len(languages) == 1:
-            return LanguageGuess(languages[0], 1.0)
+        if len(self._info.languages) == 1:
+            return LanguageGuess(self._info.languages[0], 1.0)
+        languages = request.options.languages or self._info.languages
         tokens = [self._tokenizer.special(f"<|{code}|>") for code in languages]
         async with self._scheduler.ticket(request) as ticket:
             event = await self._ask(ticket, 0.0, prompt=[self._tokenizer.sot], kind="probe", probed=tokens)
-        self._encoded[request.chunk] = event.audio
+        self._encoded[request.chunk] = (0.0, event.audio)
         probability, language = max(zip(event.probabilities, languages, strict=True))
         return LanguageGuess(language, probability)
 
@@ -168,28 +168,38 @@ class NativeEngine:
     async def _listen(self, ticket: Ticket, offset_s: float) -> rules.Window:
         """Hear the window that begins there."""
         request = ticket.request
-        options, duration_s = request.options, request.chunk.duration_s - offset_s
+        options = request.options
         prompt = rules.prompt_tokens(self._tokenizer, options, multilingual=self._info.translates)
-        event = await self._ask(
-            ticket,
-            offset_s,
-            prompt=prompt,
-            start=prompt.index(self._tokenizer.sot),
-            temperature=options.temperature,
-            # The same draws for the same audio, whoever else is computed.
-            seed=request.chunk.index << 16 | round(offset_s * 100),
-            max_tokens=min(rules.MAX_CONTEXT_TOKENS // 2, rules.MAX_CONTEXT_TOKENS - len(prompt)),
-        )
-        log_probabilities = event.log_probabilities
+
+        async def decode(temperature: float) -> Decoded:
+            event = await self._ask(
+                ticket,
+                offset_s,
+                prompt=prompt,
+                start=prompt.index(self._tokenizer.sot),
+                temperature=temperature,
+                # The same draws for the same audio, whoever else is computed.
+                seed=request.chunk.index << 16 | round(offset_s * 100),
+                max_tokens=min(rules.MAX_CONTEXT_TOKENS // 2, rules.MAX_CONTEXT_TOKENS - len(prompt)),
+            )
+            self._encoded[request.chunk] = (offset_s, event.audio)
+            return Decoded(
+                event.tokens,
+                temperature,
+                # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
+                avg_logprob=sum(event.log_probabilities) / (len(event.tokens) + 1),
+                no_speech_prob=event.no_speech_probability,
+                logprobs=event.log_probabilities,
+            )
+
+        decoded = await convincing(self._tokenizer, request, decode)
+        self._encoded.pop(request.chunk, None)  # a slot's worth of memory that nobody asks for again
         return read_window(
             self._tokenizer,
-            event.tokens,
-            duration_s,
+            decoded,
+            request.chunk.duration_s - offset_s,
             offset_s=offset_s,
-            temperature=options.temperature,
-            # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
-            avg_logprob=sum(log_probabilities) / (len(event.tokens) + 1),
-            no_speech_prob=event.no_speech_probability,
+            logprobs=options.logprobs,
         )
 
     async def _ask(self, ticket: Ticket, offset_s: float, **options: Any) -> Any:
@@ -197,8 +207,8 @@ class NativeEngine:
         chunk = ticket.request.chunk
         self._listen_on(asyncio.get_running_loop())
         async with ticket.slot():
-            audio = self._encoded.pop(chunk, None) if offset_s == 0 else None
-            if audio is not None:
+            known_s, audio = self._encoded.get(chunk, (-1.0, None))
+            if known_s == offset_s:
                 options["audio"] = audio
             else:
                 samples = chunk.samples[round(offset_s * SAMPLE_RATE) :]

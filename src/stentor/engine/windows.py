@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
-from stentor.types import Chunk, EngineOutput
+from stentor.types import Chunk, EngineOutput, EngineRequest
 from stentor.whisper import rules
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 MIN_WINDOW_S = 0.5
 """A rest shorter than this is not heard again: no word fits in, and Whisper dreams over scraps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One pass of the decoder over a window.
+
+    `logprobs` has one entry for each token, or none where the engine did not keep them.
+    """
+
+    tokens: Sequence[int]
+    temperature: float
+    avg_logprob: float
+    no_speech_prob: float
+    logprobs: Sequence[float] = ()
 
 
 async def hear(
@@ -30,28 +45,55 @@ async def hear(
             return
 
 
-def read_window(
+async def convincing(
     tokenizer: WhisperTokenizer,
-    tokens: Sequence[int],
-    duration_s: float,
-    *,
-    offset_s: float,
-    temperature: float,
-    avg_logprob: float,
-    no_speech_prob: float,
+    request: EngineRequest,
+    decode: Callable[[float], Awaitable[Decoded]],
+) -> Decoded:
+    """Decode a window until it convinces, at rising temperatures where none was asked for.
+
+    When none convinces, of those that do not repeat themselves the likeliest is taken.
+
+    Args:
+        tokenizer: The model's.
+        request: Its `report` is told of each fallback.
+        decode: One pass of the decoder at a temperature; the encoder's work is done once.
+    """
+    asked = request.options.temperature
+    tried: list[tuple[bool, float, Decoded]] = []
+    for temperature in (asked,) if asked > 0 else rules.RISING_TEMPERATURES:
+        decoded = await decode(temperature)
+        text = tokenizer.decode(decoded.tokens)
+        doubt = rules.doubt(text, decoded.no_speech_prob, decoded.avg_logprob)
+        if doubt is None:
+            return decoded
+        tried.append((doubt != "repetition", decoded.avg_logprob, decoded))
+        if temperature < rules.RISING_TEMPERATURES[-1] and asked == 0:
+            request.report.fallbacks.append(doubt)
+    return max(tried, key=lambda attempt: attempt[:2])[2]
+
+
+def read_window(
+    tokenizer: WhisperTokenizer, decoded: Decoded, duration_s: float, *, offset_s: float, logprobs: bool
 ) -> rules.Window:
     """What a window's tokens say; nothing, to its end, where they are a dream over silence.
 
-    Args: see `rules.split_at_timestamps`.
+    Args:
+        tokenizer: The model's.
+        decoded: The pass of the decoder that convinced.
+        duration_s: How much audio the window holds.
+        offset_s: Where in the chunk it begins.
+        logprobs: Whether the segments shall carry each token's log-probability.
     """
-    if rules.is_silence(tokenizer.decode(tokens), no_speech_prob, avg_logprob):
+    if rules.is_silence(tokenizer.decode(decoded.tokens), decoded.no_speech_prob, decoded.avg_logprob):
         return rules.Window((), duration_s)
     return rules.split_at_timestamps(
         tokenizer,
-        tokens,
+        decoded.tokens,
         duration_s,
         offset_s=offset_s,
-        temperature=temperature,
-        avg_logprob=avg_logprob,
-        no_speech_prob=no_speech_prob,
+        temperature=decoded.temperature,
+        avg_logprob=decoded.avg_logprob,
+        no_speech_prob=decoded.no_speech_prob,
+        logprobs=decoded.logprobs if logprobs else (),
     )

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stentor.types import DecodeOptions, Segment
+from stentor.types import DecodeOptions, Segment, TokenLogprob
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 MAX_CONTEXT_TOKENS = 448
@@ -19,6 +19,13 @@ NO_SPEECH_PROB = 0.6
 NO_SPEECH_LOGPROB = -1.0
 """A window is silence when both agree. Source: openai/whisper transcribe.py, no_speech_threshold and
 logprob_threshold. Either alone misleads: clean speech has been seen at a no-speech probability of 0.58."""
+
+DOUBTFUL_LOGPROB = -1.0
+"""A window whose mean log-probability is lower did not convince. Source: openai/whisper transcribe.py,
+logprob_threshold."""
+
+RISING_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""At which a window is heard until it convinces. Source: openai/whisper transcribe.py, temperature."""
 
 LOOP_COMPRESSION = 2.4
 """Text that shrinks further repeats itself. Source: openai/whisper, compression_ratio_threshold.
@@ -43,13 +50,39 @@ def prompt_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions, *, multil
     them, they answer with nothing.
     """
     tokens: list[int] = []
-    if options.prompt and options.prompt.strip():
-        previous = tokenizer.encode(" " + options.prompt.strip())
-        tokens += [tokenizer.sot_prev, *previous[-MAX_PROMPT_TOKENS:]]
+    previous = previous_tokens(tokenizer, options)
+    if previous:
+        tokens += [tokenizer.sot_prev, *previous]
     tokens.append(tokenizer.sot)
     if multilingual:
         tokens += [tokenizer.special(f"<|{options.language}|>"), tokenizer.special(f"<|{options.task}|>")]
     return tokens
+
+
+def previous_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions) -> list[int]:
+    """What the model shall believe to have written before: the keywords as a list, then the prompt.
+
+    Whisper has no other ear for either. When there is too much, the prompt keeps its end, as with OpenAI, and
+    the keywords their beginning, up to half of the room.
+    """
+    keywords = ", ".join(keyword.strip() for keyword in options.keywords if keyword.strip())
+    prompt = (options.prompt or "").strip()
+    wanted = tokenizer.encode(f" {keywords}.")[: MAX_PROMPT_TOKENS // 2] if keywords else []
+    before = tokenizer.encode(f" {prompt}") if prompt else []
+    return [*wanted, *before[-(MAX_PROMPT_TOKENS - len(wanted)) :]]
+
+
+def doubt(text: str, no_speech_prob: float, avg_logprob: float) -> str | None:
+    """Why a window should be heard again at a higher temperature, in one word; None if it convinces.
+
+    Silence convinces: no temperature makes words of it. Source: openai/whisper transcribe.py,
+    decode_with_fallback.
+    """
+    if is_silence(text, no_speech_prob, avg_logprob):
+        return None
+    if compression_ratio(text) > LOOP_COMPRESSION:
+        return "repetition"
+    return "unsure" if avg_logprob < DOUBTFUL_LOGPROB else None
 
 
 def compression_ratio(text: str) -> float:
@@ -77,6 +110,7 @@ def split_at_timestamps(
     temperature: float = 0.0,
     avg_logprob: float = 0.0,
     no_speech_prob: float = 0.0,
+    logprobs: Sequence[float] = (),
 ) -> Window:
     """Read segments out of a window's tokens.
 
@@ -93,9 +127,14 @@ def split_at_timestamps(
         temperature: Recorded in the segments, as are the next two.
         avg_logprob: Mean log-probability of the window's tokens.
         no_speech_prob: The model's.
+        logprobs: One for each of `tokens`, or none.
     """
+    begin = tokenizer.timestamp_begin
+    places = [place for place, token in enumerate(tokens) if token < tokenizer.eot or token >= begin]
+    spoken = [tokens[place] for place in places]
 
-    def segment(piece: Sequence[int], start_s: float, end_s: float) -> Segment:
+    def segment(first: int, end: int, start_s: float, end_s: float) -> Segment:
+        piece = spoken[first:end]
         text = tokenizer.decode(piece)
         return Segment(
             text=text,
@@ -106,24 +145,25 @@ def split_at_timestamps(
             avg_logprob=avg_logprob,
             compression_ratio=compression_ratio(text.strip()),
             no_speech_prob=no_speech_prob,
+            logprobs=tuple(
+                TokenLogprob(tokenizer.bytes_of(spoken[at]), logprobs[places[at]])
+                for at in range(first, end)
+                if logprobs
+            ),
         )
 
-    begin = tokenizer.timestamp_begin
-    spoken = [token for token in tokens if token < tokenizer.eot or token >= begin]
     segments: list[Segment] = []
-    start_s, piece = 0.0, list[int]()
+    start_s, first = 0.0, 0
     last_stamp_s: float | None = None
-    for token in spoken:
+    for at, token in enumerate(spoken):
         if token < begin:
-            piece.append(token)
             continue
         last_stamp_s = tokenizer.seconds(token)
-        if piece:
-            segments.append(segment(piece, start_s, last_stamp_s))
-            piece = []
-        start_s = last_stamp_s
-    if piece:
-        segments.append(segment(piece, start_s, duration_s))
+        if first < at:
+            segments.append(segment(first, at, start_s, last_stamp_s))
+        start_s, first = last_stamp_s, at + 1
+    if first < len(spoken):
+        segments.append(segment(first, len(spoken), start_s, duration_s))
         return Window(tuple(segments), duration_s)
     ends_in_pair = len(spoken) >= 2 and spoken[-1] >= begin and spoken[-2] >= begin
     if ends_in_pair and last_stamp_s is not None and 0 < last_stamp_s < duration_s:

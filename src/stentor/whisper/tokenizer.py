@@ -17,6 +17,19 @@ BEFORE_A_BAR = re.compile(r"(?<=<)(?=\|)")
 """Parts `<` from `|`, so that `<|endoftext|>` in a prompt cannot be read as the special token."""
 
 
+def _byte_of() -> dict[str, int]:
+    """How a byte-level vocabulary writes bytes: as themselves where they print, else from U+0100 on.
+
+    Source: openai/gpt-2 encoder.py, bytes_to_unicode.
+    """
+    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printing]
+    return {chr(byte): byte for byte in printing} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_of()
+
+
 class WhisperTokenizer:
     """The vocabulary of one Whisper model, read from its `tokenizer.json`.
 
@@ -63,6 +76,11 @@ class WhisperTokenizer:
         """Tokens to text, timestamps and other special tokens left out."""
         text: str = self._tokenizer.decode([token for token in tokens if token < self.eot])
         return text
+
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes that a text token stands for; they need not be whole characters."""
+        written: str | None = self._tokenizer.id_to_token(token)
+        return bytes(BYTE_OF[character] for character in written or "")
 
     def seconds(self, token: int) -> float:
         """The time that a timestamp token stands for, counted from the window's start."""
