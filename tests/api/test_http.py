@@ -54,7 +54,11 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
 async def test_the_model_may_be_left_out(http: httpx.AsyncClient, audio: bytes) -> None:
     response = await http.post(PATH, **form(audio))
     assert response.status_code == 200
-    assert response.json() == {"text": "chunk 0", "usage": {"type": "duration", "seconds": 1.0}}
+    assert response.json() == {
+        "text": "chunk 0",
+        "languages": [{"code": "en"}],
+        "usage": {"type": "duration", "seconds": 1.0},
+    }
 
 
 @pytest.mark.parametrize(

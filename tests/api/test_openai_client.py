@@ -202,10 +202,8 @@ async def test_an_unknown_model_is_404(client: openai.AsyncOpenAI, audio: Path) 
         ("temperature", 1.5),
         ("timestamp_granularities", ["word"]),
         ("timestamp_granularities", ["segment"]),  # needs verbose_json
-        ("include", ["logprobs"]),
         ("chunking_strategy", "loud"),
         ("chunking_strategy", {"type": "server_vad", "threshold": 7}),
-        ("keywords", ["Dickens"]),
     ],
 )
 async def test_what_is_not_honoured_is_refused_by_name(

@@ -8,7 +8,7 @@ is there (or a keep-alive is due), so that what fails before it is still answere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 
 from pydantic import BaseModel
@@ -17,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from stentor.api.disconnect import cancel_on_disconnect
 from stentor.api.errors import error_body
-from stentor.api.wire import DeltaEvent, DoneEvent, token_usage
+from stentor.api.wire import DeltaEvent, DoneEvent, LogprobJson, languages_of, logprobs_of, token_usage
 from stentor.errors import ClientDisconnected, StentorError
 from stentor.structured import task_group
-from stentor.types import Part, Transcript
+from stentor.types import Part, Segment, Transcript
 
 KEEP_ALIVE_S = 15.0
 """Pause after which a comment is sent. Proxies give up on a silent connection after 30 to 60 s."""
@@ -63,14 +63,18 @@ class EventStream(Response):
         owned: What the request holds (place, upload, entry in the books); left when the work ends.
         transcribe: Runs the road, given what to call with each part.
         send_timeout_s: A client that takes in nothing for this long counts as gone.
+        logprobs: Whether each token's log-probability comes with the text.
     """
 
-    def __init__(self, owned: AsyncExitStack, transcribe: Transcribe, *, send_timeout_s: float) -> None:
+    def __init__(
+        self, owned: AsyncExitStack, transcribe: Transcribe, *, send_timeout_s: float, logprobs: bool = False
+    ) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._owned = owned
         self._transcribe = transcribe
         self._send_timeout_s = send_timeout_s
+        self._logprobs = logprobs
         self._started = False
         self._lock = asyncio.Lock()
 
@@ -84,11 +88,17 @@ class EventStream(Response):
                 async def on_part(part: Part) -> None:
                     delta = deltas.feed(part)
                     if delta:
-                        await self._event(DeltaEvent(delta=delta))
+                        await self._event(DeltaEvent(delta=delta, logprobs=self._told(part.segments)))
 
                 transcript = await self._transcribe(on_part)
                 keep_alive.cancel()
-                await self._event(DoneEvent(text=transcript.text, usage=token_usage(transcript)))
+                done = DoneEvent(
+                    text=transcript.text,
+                    languages=languages_of(transcript),
+                    logprobs=self._told(transcript.segments),
+                    usage=token_usage(transcript),
+                )
+                await self._event(done)
                 await self._write("data: [DONE]\n\n")
         except StentorError as error:
             if not self._started:
@@ -97,6 +107,9 @@ class EventStream(Response):
                 return  # nobody reads: closing in good order could wait for ever
             await self._event(error_body(error))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _told(self, segments: Iterable[Segment]) -> list[LogprobJson] | None:
+        return logprobs_of(segments) if self._logprobs else None
 
     async def _event(self, event: BaseModel) -> None:
         await self._write(f"data: {event.model_dump_json(exclude_none=True)}\n\n")

@@ -14,8 +14,14 @@ from stentor.errors import InvalidValue
 from stentor.types import DecodeOptions, Task
 from stentor.whisper.languages import language_code
 
-LIST_FIELDS = frozenset({"timestamp_granularities"})
+LIST_FIELDS = frozenset({"timestamp_granularities", "include", "languages", "keywords"})
 """Fields that may come more than once. OpenAI's client adds brackets to their names; people often do not."""
+
+
+DIARISATION_FIELDS = frozenset({"known_speaker_names", "known_speaker_references"})
+"""OpenAI's fields about who speaks."""
+
+NO_DIARISATION = "this server does not tell speakers apart"
 
 
 class ServerVad(BaseModel):
@@ -38,11 +44,25 @@ class TranscriptionForm(BaseModel):
     language: Annotated[
         str | None, Field(description="ISO-639-1 code or English name; detected when absent.")
     ] = None
+    languages: Annotated[
+        tuple[str, ...], Field(description="Candidates, of which the one that is spoken is chosen.")
+    ] = ()
     prompt: Annotated[str | None, Field(description="Text before the audio: style, names, spelling.")] = None
+    keywords: Annotated[tuple[str, ...], Field(description="Words that are likely to come up.")] = ()
     response_format: ResponseFormat = ResponseFormat.JSON
-    temperature: Annotated[float, Field(ge=0, le=1, description="0 takes the likeliest words.")] = 0.0
+    temperature: Annotated[
+        float,
+        Field(
+            ge=0, le=1, description="0 takes the likeliest words, and more chance where they do not convince."
+        ),
+    ] = 0.0
     timestamp_granularities: Annotated[
-        tuple[Literal["segment"], ...], Field(description="segment, with verbose_json only.")
+        tuple[Literal["word", "segment"], ...],
+        Field(description="With verbose_json only: what has times in it; segments by default."),
+    ] = ()
+    include: Annotated[
+        tuple[Literal["logprobs"], ...],
+        Field(description="With json only: logprobs for the log-probability of each token."),
     ] = ()
     chunking_strategy: Annotated[
         Literal["auto"] | ServerVad | None,
@@ -56,6 +76,30 @@ class TranscriptionForm(BaseModel):
     @classmethod
     def _language(cls, value: str | None) -> str | None:
         return language_code(value) if value and value.strip() else None
+
+    @field_validator("languages")
+    @classmethod
+    def _languages(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(language_code(value, param="languages") for value in values))
+
+    @field_validator("response_format", mode="before")
+    @classmethod
+    def _no_diarisation(cls, value: object) -> object:
+        if value == "diarized_json":
+            raise InvalidValue(f"{NO_DIARISATION}; verbose_json has times", param="response_format")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way_to_say_the_language(self) -> TranscriptionForm:
+        if self.language and self.languages:
+            raise InvalidValue("give either language or languages, its candidates", param="languages")
+        return self
+
+    @model_validator(mode="after")
+    def _logprobs_need_json(self) -> TranscriptionForm:
+        if self.include and self.response_format is not ResponseFormat.JSON:
+            raise InvalidValue("include=logprobs needs response_format=json", param="include")
+        return self
 
     @model_validator(mode="after")
     def _streams_are_text(self) -> TranscriptionForm:
@@ -90,7 +134,16 @@ class TranscriptionForm(BaseModel):
 
     def options(self, task: Task) -> DecodeOptions:
         """How the engine shall listen."""
-        return DecodeOptions(self.language, task, self.prompt, self.temperature)
+        return DecodeOptions(
+            language=self.language,
+            task=task,
+            prompt=self.prompt,
+            temperature=self.temperature,
+            languages=self.languages,
+            keywords=self.keywords,
+            words="word" in self.timestamp_granularities,
+            logprobs="logprobs" in self.include,
+        )
 
 
 def parse_form(fields: Iterable[tuple[str, str]]) -> TranscriptionForm:
@@ -102,6 +155,8 @@ def parse_form(fields: Iterable[tuple[str, str]]) -> TranscriptionForm:
     values: dict[str, str | list[str] | dict[str, str]] = {}
     for raw_name, value in fields:
         name, _, key = raw_name.partition("[")
+        if name in DIARISATION_FIELDS:
+            raise InvalidValue(NO_DIARISATION, param=name)
         known = values.get(name)
         if key == "]" or (name in LIST_FIELDS and not key):  # include[]=…, and include=… as people write it
             values[name] = [*known, value] if isinstance(known, list) else [value]

@@ -85,11 +85,21 @@ async def _answer(request: Request, task: Task) -> Response:
         place.duration_s = lambda: audio.report.duration_s
         transcribe = partial(_transcribe, services, entry, place, audio)
         if form.stream:
-            return EventStream(stack.pop_all(), transcribe, send_timeout_s=settings.send_timeout_s)
+            return EventStream(
+                stack.pop_all(),
+                transcribe,
+                send_timeout_s=settings.send_timeout_s,
+                logprobs=bool(form.include),
+            )
         async with cancel_on_disconnect(request.receive):
             transcript = await transcribe()
         entry.stage = "answering"
-        body, media_type = render(transcript, form.response_format)
+        body, media_type = render(
+            transcript,
+            form.response_format,
+            granularities=form.timestamp_granularities or ("segment",),
+            logprobs=bool(form.include),
+        )
     return Response(body, media_type=media_type)
 
 

@@ -5,7 +5,7 @@ Source: the types of the `openai` package 3.57 and what its client was seen to s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Literal
 
@@ -39,10 +39,26 @@ class DurationUsage(BaseModel):
     seconds: float
 
 
+class LanguageJson(BaseModel):
+    """A language that was heard."""
+
+    code: str
+
+
+class LogprobJson(BaseModel):
+    """A token: its text as far as it is whole characters, its bytes, and its log-probability."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
 class TranscriptionJson(BaseModel):
-    """`response_format=json`."""
+    """`response_format=json`. `languages` is empty where nothing was said, `logprobs` come when asked for."""
 
     text: str
+    languages: list[LanguageJson]
+    logprobs: list[LogprobJson] | None = None
     usage: DurationUsage
 
 
@@ -61,14 +77,23 @@ class SegmentJson(BaseModel):
     no_speech_prob: float
 
 
+class WordJson(BaseModel):
+    """A word of `verbose_json`."""
+
+    word: str
+    start: float
+    end: float
+
+
 class VerboseJson(BaseModel):
-    """`response_format=verbose_json`."""
+    """`response_format=verbose_json`, with the granularities that were asked for."""
 
     task: str
     language: str
     duration: float
     text: str
-    segments: list[SegmentJson]
+    segments: list[SegmentJson] | None
+    words: list[WordJson] | None
     usage: DurationUsage
 
 
@@ -86,6 +111,7 @@ class DeltaEvent(BaseModel):
 
     type: Literal["transcript.text.delta"] = "transcript.text.delta"
     delta: str
+    logprobs: list[LogprobJson] | None = None
 
 
 class DoneEvent(BaseModel):
@@ -93,6 +119,8 @@ class DoneEvent(BaseModel):
 
     type: Literal["transcript.text.done"] = "transcript.text.done"
     text: str
+    languages: list[LanguageJson]
+    logprobs: list[LogprobJson] | None = None
     usage: TokenUsage
 
 
@@ -134,29 +162,77 @@ def token_usage(transcript: Transcript) -> TokenUsage:
     return TokenUsage(input_tokens=heard, output_tokens=written, total_tokens=heard + written)
 
 
-def render(transcript: Transcript, response_format: ResponseFormat) -> tuple[str, str]:
-    """A transcript as a response body and its media type."""
-    body, media_type = _RENDERERS[response_format]
-    return body(transcript), media_type
+def render(
+    transcript: Transcript,
+    response_format: ResponseFormat,
+    *,
+    granularities: Collection[str] = ("segment",),
+    logprobs: bool = False,
+) -> tuple[str, str]:
+    """A transcript as a response body and its media type.
+
+    Args:
+        transcript: What was said.
+        response_format: As what.
+        granularities: What has times in `verbose_json`: segments, words or both.
+        logprobs: Whether `json` shall tell the log-probability of each token.
+    """
+    match response_format:
+        case ResponseFormat.JSON:
+            body = _json(transcript, logprobs=logprobs).model_dump_json(exclude_none=True)
+            return body, "application/json"
+        case ResponseFormat.VERBOSE_JSON:
+            body = _verbose_json(transcript, granularities).model_dump_json(exclude_none=True)
+            return body, "application/json"
+        case ResponseFormat.TEXT:
+            return transcript.text + "\n", "text/plain; charset=utf-8"
+        case ResponseFormat.SRT:
+            return to_srt(transcript.segments), "application/x-subrip; charset=utf-8"
+        case ResponseFormat.VTT:
+            return to_vtt(transcript.segments), "text/vtt; charset=utf-8"
 
 
-def _json(transcript: Transcript) -> str:
-    return TranscriptionJson(text=transcript.text, usage=_usage(transcript)).model_dump_json()
+def logprobs_of(segments: Iterable[Segment]) -> list[LogprobJson]:
+    """The tokens of some segments, one after the other."""
+    return [
+        LogprobJson(
+            token=token.text.decode(errors="replace"), bytes=list(token.text), logprob=round(token.logprob, 6)
+        )
+        for segment in segments
+        for token in segment.logprobs
+    ]
 
 
-def _text(transcript: Transcript) -> str:
-    return transcript.text + "\n"
+def languages_of(transcript: Transcript) -> list[LanguageJson]:
+    """The language that was heard, if anything was."""
+    return [LanguageJson(code=transcript.language)] if transcript.segments else []
 
 
-def _verbose_json(transcript: Transcript) -> str:
+def _json(transcript: Transcript, *, logprobs: bool) -> TranscriptionJson:
+    return TranscriptionJson(
+        text=transcript.text,
+        languages=languages_of(transcript),
+        logprobs=logprobs_of(transcript.segments) if logprobs else None,
+        usage=_usage(transcript),
+    )
+
+
+def _verbose_json(transcript: Transcript, granularities: Collection[str]) -> VerboseJson:
+    segments = [_segment(index, segment) for index, segment in enumerate(transcript.segments)]
+    words = [
+        WordJson(word=word.text.strip(), start=round(word.start_s, 2), end=round(word.end_s, 2))
+        for segment in transcript.segments
+        for word in segment.words
+    ]
     return VerboseJson(
         task=transcript.task,
         language="english" if transcript.task == "translate" else language_name(transcript.language),
         duration=round(transcript.duration_s, 3),
         text=transcript.text,
-        segments=[_segment(index, segment) for index, segment in enumerate(transcript.segments)],
+        segments=segments if "segment" in granularities else None,
+        words=words if "word" in granularities else None,
         usage=_usage(transcript),
-    ).model_dump_json()
+    )
 
 
 def _segment(index: int, segment: Segment) -> SegmentJson:
@@ -176,12 +252,3 @@ def _segment(index: int, segment: Segment) -> SegmentJson:
 
 def _usage(transcript: Transcript) -> DurationUsage:
     return DurationUsage(seconds=round(transcript.duration_s, 3))
-
-
-_RENDERERS: dict[ResponseFormat, tuple[Callable[[Transcript], str], str]] = {
-    ResponseFormat.JSON: (_json, "application/json"),
-    ResponseFormat.TEXT: (_text, "text/plain; charset=utf-8"),
-    ResponseFormat.SRT: (lambda t: to_srt(t.segments), "application/x-subrip; charset=utf-8"),
-    ResponseFormat.VTT: (lambda t: to_vtt(t.segments), "text/vtt; charset=utf-8"),
-    ResponseFormat.VERBOSE_JSON: (_verbose_json, "application/json"),
-}

@@ -39,6 +39,9 @@ def transcribe(
     ),
     format: Annotated[ResponseFormat, typer.Option(help="What to write.")] = ResponseFormat.TEXT,
     prompt: Annotated[str | None, typer.Option(help="Text before the audio: names, spelling, style.")] = None,
+    keyword: Annotated[
+        list[str] | None, typer.Option(help="A word that is likely to come up; may be given again.")
+    ] = None,
     vad: Annotated[bool, typer.Option("--vad", help="Leave out what is not speech.")] = False,
     output: Annotated[
         Path | None, typer.Option(file_okay=False, help="Write one file per input here instead of stdout.")
@@ -59,7 +62,7 @@ def transcribe(
     inputs = list(dict.fromkeys(files))
     with display() as shown:
         outlet = Outlet(format, output, inputs)
-        options = DecodeOptions(code, task.value, prompt)
+        options = DecodeOptions(code, task.value, prompt, keywords=tuple(keyword or ()))
         ask = partial(AudioRequest, options=options, vad=VadOptions() if vad else None)
         failures = asyncio.run(transcribe_all(inputs, settings, ask, outlet, shown))
     raise typer.Exit(1 if failures else 0)

@@ -147,11 +147,12 @@ _LOCALE: Final = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})+")
 """A language code and its script, region or variant subtags. Source: BCP 47; `_` is POSIX's custom."""
 
 
-def language_code(text: str) -> str:
+def language_code(text: str, *, param: str = "language") -> str:
     """Find the code of a language given by code, locale or English name.
 
     Args:
         text: For example `en`, `EN`, `English`, `pt-BR` or `zh_Hant_TW`.
+        param: Which field it came in, for the error.
 
     Raises:
         InvalidValue: Whisper knows no such language.
@@ -162,7 +163,7 @@ def language_code(text: str) -> str:
     if code is None:
         raise InvalidValue(
             f"Unknown language {reprlib.repr(text)}. Give a code or an English name, such as en or English.",
-            param="language",
+            param=param,
         )
     return code
 

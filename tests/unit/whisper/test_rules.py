@@ -102,3 +102,35 @@ def test_silence_needs_the_models_word_for_it_and_doubt_or_a_loop() -> None:
     assert not rules.is_silence("Thank you.", 0.95, -0.3)
     assert not rules.is_silence("Thank you.", 0.1, -1.5)
     assert not rules.is_silence(loop, 0.1, -0.1)
+
+
+def test_keywords_stand_before_the_prompt_and_leave_it_room(tokenizer: WhisperTokenizer) -> None:
+    options = DecodeOptions(language="en", keywords=("Stentor", " Troy "), prompt="He cried.")
+    previous = rules.previous_tokens(tokenizer, options)
+    assert tokenizer.decode(previous) == " Stentor, Troy. He cried."
+    long = DecodeOptions(keywords=("Agamemnon",) * 500, prompt="and so on " * 500 + "the end")
+    previous = rules.previous_tokens(tokenizer, long)
+    assert len(previous) == rules.MAX_PROMPT_TOKENS
+    assert tokenizer.decode(previous).startswith(" Agamemnon, Agamemnon")
+    assert tokenizer.decode(previous).endswith("the end")
+
+
+@pytest.mark.parametrize(
+    ("text", "no_speech_prob", "avg_logprob", "doubt"),
+    [
+        (" It was the best of times.", 0.1, -0.3, None),
+        (" It was the best of times.", 0.1, -1.2, "unsure"),
+        (" and so on" * 40, 0.1, -0.1, "repetition"),
+        (" and so on" * 40, 0.9, -0.1, None),  # silence: no temperature makes words of it
+        (" you", 0.9, -1.5, None),
+    ],
+)
+def test_what_does_not_convince(
+    text: str, no_speech_prob: float, avg_logprob: float, doubt: str | None
+) -> None:
+    assert rules.doubt(text, no_speech_prob, avg_logprob) == doubt
+
+
+def test_bytes_of_tokens_are_the_text(tokenizer: WhisperTokenizer) -> None:
+    text = " naïve café 東京 \n\x00 end"
+    assert b"".join(map(tokenizer.bytes_of, tokenizer.encode(text))).decode() == text

@@ -1,0 +1,150 @@
+"""Every further field of OpenAI's contract, sent by OpenAI's own client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from stentor.engine.fake import FakeEngine
+from stentor.types import EngineRequest, Segment, TokenLogprob, Word
+from support.audio import bursts, write
+from support.server import Served, serving
+
+
+def spoken(request: EngineRequest) -> list[Segment]:
+    """Two words in each chunk, the second of which ends in half a character."""
+    tokens = (TokenLogprob(b" good", -0.1), TokenLogprob(b" caf\xc3", -0.2), TokenLogprob(b"\xa9", -0.3))
+    words = (Word(" good", 0.0, 0.5, 0.9), Word(" café", 0.5, 1.0, 0.8))
+    options = request.options
+    return [
+        Segment(
+            " good café",
+            0.0,
+            1.0,
+            tokens=(1, 2, 3),
+            words=words if options.words else (),
+            logprobs=tokens if options.logprobs else (),
+        )
+    ]
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serving(FakeEngine(spoken)) as served:
+        yield served
+
+
+@pytest.fixture
+async def client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def audio(tmp_path: Path) -> Path:
+    return write(tmp_path / "audio.flac", bursts(40))
+
+
+async def test_words_are_in_the_files_own_time(client: openai.AsyncOpenAI, audio: Path) -> None:
+    answer = await client.audio.transcriptions.create(
+        file=audio, model="whisper-1", response_format="verbose_json", timestamp_granularities=["word"]
+    )
+    assert answer.segments is None
+    assert answer.words is not None
+    assert [word.word for word in answer.words] == ["good", "café"] * 2
+    starts = [word.start for word in answer.words]
+    assert starts == sorted(starts)
+    assert starts[2] > 20
+    assert " ".join(word.word for word in answer.words) == answer.text
+
+
+async def test_words_and_segments_together(client: openai.AsyncOpenAI, audio: Path) -> None:
+    answer = await client.audio.transcriptions.create(
+        file=audio,
+        model="whisper-1",
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )
+    assert answer.segments is not None
+    assert answer.words is not None
+    assert len(answer.segments) == 2
+
+
+async def test_log_probabilities_of_whole_answers(client: openai.AsyncOpenAI, audio: Path) -> None:
+    answer = await client.audio.transcriptions.create(file=audio, model="whisper-1", include=["logprobs"])
+    assert answer.logprobs is not None
+    assert [entry.logprob for entry in answer.logprobs] == [-0.1, -0.2, -0.3] * 2
+    written = b"".join(bytes(int(byte) for byte in entry.bytes or []) for entry in answer.logprobs)
+    assert written.decode().strip() == answer.text
+
+
+async def test_log_probabilities_of_streams(client: openai.AsyncOpenAI, audio: Path) -> None:
+    stream = await client.audio.transcriptions.create(
+        file=audio, model="whisper-1", include=["logprobs"], stream=True
+    )
+    deltas, done = [], None
+    async for event in stream:
+        if event.type == "transcript.text.delta":
+            deltas += event.logprobs or []
+        elif event.type == "transcript.text.done":
+            done = event
+    assert done is not None
+    assert done.logprobs is not None
+    assert [entry.logprob for entry in deltas] == [entry.logprob for entry in done.logprobs]
+    assert all(math.isfinite(entry.logprob or 0) for entry in done.logprobs)
+
+
+async def test_without_include_there_are_none(client: openai.AsyncOpenAI, audio: Path) -> None:
+    answer = await client.audio.transcriptions.create(file=audio, model="whisper-1")
+    assert answer.logprobs is None
+
+
+async def test_keywords_and_candidates_reach_the_engine(
+    served: Served, client: openai.AsyncOpenAI, audio: Path
+) -> None:
+    answer = await client.audio.transcriptions.create(
+        file=audio,
+        model="whisper-1",
+        extra_body={"keywords": ["Stentor", "Troy"], "languages": ["English", "de", "de"]},
+    )
+    options = next(iter(served.engine.options.values()))
+    assert options.keywords == ("Stentor", "Troy")
+    assert options.languages == ("en", "de")
+    assert answer.to_dict()["languages"] == [{"code": "en"}]
+
+
+async def test_one_candidate_is_the_language(served: Served, client: openai.AsyncOpenAI, audio: Path) -> None:
+    await client.audio.transcriptions.create(file=audio, model="whisper-1", extra_body={"languages": ["fr"]})
+    assert {options.language for options in served.engine.options.values()} == {"fr"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"response_format": "diarized_json"}, "response_format"),
+        ({"extra_body": {"known_speaker_names": ["Ann"]}}, "known_speaker_names"),
+        ({"extra_body": {"languages": ["en", "klingon"]}}, "languages"),
+        ({"extra_body": {"languages": ["sw", "en"]}}, "languages"),
+        ({"language": "en", "extra_body": {"languages": ["en", "de"]}}, "languages"),
+        ({"include": ["logprobs"], "response_format": "text"}, "include"),
+        ({"include": ["tokens"]}, "include"),
+        ({"timestamp_granularities": ["word"]}, "timestamp_granularities"),
+        (
+            {"timestamp_granularities": ["letter"], "response_format": "verbose_json"},
+            "timestamp_granularities",
+        ),
+        ({"temperature": 1.5}, "temperature"),
+    ],
+)
+async def test_what_cannot_be_honoured_is_refused_by_name(
+    served: Served, client: openai.AsyncOpenAI, audio: Path, fields: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as refusal:
+        await client.audio.transcriptions.create(file=audio, model="whisper-1", **fields)
+    assert refusal.value.param == param
+    assert served.engine.begun == []

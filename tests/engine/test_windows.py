@@ -1,0 +1,52 @@
+"""Which pass of the decoder is believed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stentor.engine.windows import Decoded, convincing
+from stentor.models import resolve
+from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest
+from stentor.whisper.tokenizer import WhisperTokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> WhisperTokenizer:
+    return WhisperTokenizer(resolve("tiny.en", cache_dir=tmp_path_factory.mktemp("cache")).directory)
+
+
+def request(temperature: float = 0.0) -> EngineRequest:
+    chunk = Chunk(0, 0, np.zeros(SAMPLE_RATE, np.float32), last=True)
+    return EngineRequest("r", "r", chunk, DecodeOptions(language="en", temperature=temperature))
+
+
+async def believed(
+    tokenizer: WhisperTokenizer, asked: EngineRequest, passes: dict[float, tuple[str, float]]
+) -> Decoded:
+    async def decode(temperature: float) -> Decoded:
+        text, avg_logprob = passes[temperature]
+        return Decoded(tokenizer.encode(text), temperature, avg_logprob, no_speech_prob=0.1)
+
+    return await convincing(tokenizer, asked, decode)
+
+
+async def test_the_first_that_convinces(tokenizer: WhisperTokenizer) -> None:
+    asked = request()
+    passes = {0.0: (" and so on" * 40, -0.1), 0.2: (" mumble", -1.5), 0.4: (" and so on.", -0.4)}
+    assert (await believed(tokenizer, asked, passes)).temperature == 0.4
+    assert asked.report.fallbacks == ["repetition", "unsure"]
+
+
+async def test_the_likeliest_without_a_loop_when_none_does(tokenizer: WhisperTokenizer) -> None:
+    asked = request()
+    passes = {0.0: (" and so on" * 40, -0.1), 0.2: (" one", -1.5), 0.4: (" two", -1.2), 0.6: (" three", -1.4)}
+    passes |= {0.8: (" four", -2.0), 1.0: (" five", -3.0)}
+    assert (await believed(tokenizer, asked, passes)).temperature == 0.4
+    assert len(asked.report.fallbacks) == 5
+
+
+async def test_a_temperature_asked_for_is_the_only_one(tokenizer: WhisperTokenizer) -> None:
+    asked = request(temperature=0.6)
+    assert (await believed(tokenizer, asked, {0.6: (" mumble", -1.5)})).temperature == 0.6
+    assert asked.report.fallbacks == []
