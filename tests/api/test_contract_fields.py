@@ -40,12 +40,6 @@ async def served() -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture
 def audio(tmp_path: Path) -> Path:
     return write(tmp_path / "audio.flac", bursts(40))
 

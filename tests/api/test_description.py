@@ -25,12 +25,6 @@ async def served() -> AsyncIterator[Served]:
         yield served
 
 
-@pytest.fixture
-async def http(served: Served) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
-        yield client
-
-
 async def operation(http: httpx.AsyncClient, path: str = PATHS[0]) -> dict[str, Any]:
     document = (await http.get("/openapi.json")).json()
     return dict(document["paths"][path]["post"])

@@ -12,6 +12,7 @@ import pytest
 
 from stentor.engine.fake import FakeEngine
 from support.audio import noise, write
+from support.forms import form
 from support.server import Served, serving
 
 PATH = "/v1/audio/transcriptions"
@@ -29,18 +30,8 @@ async def served(engine: FakeEngine) -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def http(served: Served) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
-        yield client
-
-
-@pytest.fixture
 def audio(tmp_path: Path) -> bytes:
     return write(tmp_path / "audio.flac", noise(1)).read_bytes()
-
-
-def form(audio: bytes, **fields: str) -> dict[str, Any]:
-    return {"data": fields, "files": {"file": ("a.flac", audio)}}
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:

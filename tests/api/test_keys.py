@@ -25,12 +25,6 @@ async def served() -> AsyncIterator[Served]:
         yield served
 
 
-@pytest.fixture
-async def http(served: Served) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
-        yield client
-
-
 @pytest.mark.parametrize("key", KEYS)
 async def test_each_key_opens_every_route(served: Served, tmp_path: Path, key: str) -> None:
     audio = write(tmp_path / "audio.flac", noise(1))

@@ -29,3 +29,13 @@ def map_body(context: schemathesis.HookContext, body: Any) -> Any:
         if isinstance(body, dict) and isinstance(body.get(field), str) and len(body[field]) % 2 == 0:
             body[field] = known
     return body
+
+
+@schemathesis.hook
+def filter_body(context: schemathesis.HookContext, body: Any) -> bool:
+    """Leave out texts that are no texts: in a form, true and 7 arrive as what they look like."""
+    if not isinstance(body, dict):
+        return True
+    values = (body.get(field, "") for field in ("model", "language", "prompt", "languages", "keywords"))
+    flat = (item for value in values for item in (value if isinstance(value, list) else [value]))
+    return all(isinstance(item, str) for item in flat)

@@ -92,8 +92,8 @@ class VerboseJson(BaseModel):
     language: str
     duration: float
     text: str
-    segments: list[SegmentJson] | None
-    words: list[WordJson] | None
+    segments: list[SegmentJson] | None = None
+    words: list[WordJson] | None = None
     usage: DurationUsage
 
 
