@@ -12,8 +12,6 @@ from pathlib import Path
 import jiwer
 import numpy as np
 import pytest
-import soundfile
-import soxr
 
 from conftest import TWO_CITIES_WORDS
 from stentor.engine.ct2 import CTranslate2Engine
@@ -30,14 +28,6 @@ async def base() -> AsyncIterator[CTranslate2Engine]:
     engine = CTranslate2Engine(resolve("base"), slots=2, device="cpu")
     yield engine
     await engine.close()
-
-
-@pytest.fixture(scope="module")
-def opening(two_cities: Path) -> Samples:
-    """As far as "the winter of despair", 21.3 s."""
-    audio, rate = soundfile.read(two_cities, dtype="float32")
-    resampled: Samples = soxr.resample(audio, rate, SAMPLE_RATE)
-    return resampled[: round(21.3 * SAMPLE_RATE)]
 
 
 async def heard(engine: CTranslate2Engine, request: EngineRequest) -> list[Segment]:

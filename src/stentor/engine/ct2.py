@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,13 @@ from stentor.types import (
     Samples,
 )
 from stentor.whisper import rules
+from stentor.whisper.alignment import (
+    FRAMES_PER_S,
+    MEDIAN_WIDTH,
+    Alignment,
+    alignment_of_path,
+    with_words,
+)
 from stentor.whisper.features import LogMel
 from stentor.whisper.languages import LANGUAGES
 from stentor.whisper.tokenizer import WhisperTokenizer
@@ -93,12 +101,18 @@ class CTranslate2Engine:
                     return await ticket.run(self._decode, encoded, options, temperature)
 
                 decoded = await convincing(self._tokenizer, request, decode)
-                return read_window(
-                    self._tokenizer,
-                    decoded,
-                    chunk.duration_s - offset_s,
-                    offset_s=offset_s,
-                    logprobs=options.logprobs,
+                duration_s = chunk.duration_s - offset_s
+                window = read_window(
+                    self._tokenizer, decoded, duration_s, offset_s=offset_s, logprobs=options.logprobs
+                )
+                if not options.words or not window.segments:
+                    return window
+                alignment = await ticket.run(self._align, encoded, options, window, duration_s)
+                return replace(
+                    window,
+                    segments=with_words(
+                        self._tokenizer, window.segments, alignment, options.language, offset_s=offset_s
+                    ),
                 )
 
             async with aclosing(hear(chunk, listen)) as outputs:
@@ -168,6 +182,20 @@ class CTranslate2Engine:
             no_speech_prob=result.no_speech_prob,
             logprobs=_logprobs(tokens, result.logits[0]) if options.logprobs else (),
         )
+
+    def _align(
+        self, encoded: Any, options: DecodeOptions, window: rules.Window, duration_s: float
+    ) -> Alignment:
+        """When the window's tokens are spoken; runs in a thread."""
+        plain = DecodeOptions(language=options.language, task=options.task)
+        start = rules.prompt_tokens(self._tokenizer, plain, multilingual=self._info.translates)
+        n_frames = max(2, round(duration_s * FRAMES_PER_S))
+        # CTranslate2 counts the spectrogram's frames, of which the encoder makes one out of two.
+        found = self._model.align(
+            encoded, start, [window.tokens], 2 * n_frames, median_filter_width=MEDIAN_WIDTH
+        )[0]
+        tokens, frames = zip(*found.alignments, strict=True)
+        return alignment_of_path(tokens, frames, found.text_token_probs)
 
 
 def _logprobs(tokens: Sequence[int], logits: Sequence[Any]) -> list[float]:

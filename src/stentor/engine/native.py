@@ -13,6 +13,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,8 +25,9 @@ from stentor.engine.scheduler import Scheduler, Ticket
 from stentor.engine.windows import Decoded, convincing, hear, read_window
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
-from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, EngineRequest, LanguageGuess
+from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineOutput, EngineRequest, LanguageGuess
 from stentor.whisper import rules
+from stentor.whisper.alignment import FRAMES_PER_S, Alignment, alignment_of_scores, with_words
 from stentor.whisper.features import LogMel
 from stentor.whisper.languages import LANGUAGES
 from stentor.whisper.tokenizer import WhisperTokenizer
@@ -46,6 +48,9 @@ NEVER_SPOKEN = (
 )
 """Barred whatever the model's files say. Source: openai/whisper decoding.py, _get_suppress_tokens."""
 
+
+HEAD_WIDTH = 64
+"""Of attention, in every size."""
 
 MULTILINGUAL_VOCABULARY = 51865
 """Source: openai/whisper model.py, is_multilingual."""
@@ -72,15 +77,19 @@ class NativeEngine:
         self._tokenizer = WhisperTokenizer(model.directory)
         try:
             weights = stentor_native.open_weights(model.directory)
+            config = _config(model.directory)
+            heads = _alignment_heads(config, weights)
             self._native: Any = stentor_native.make_engine(
                 weights,
-                _vocabulary(stentor_native.Vocabulary(), self._tokenizer, model.directory),
+                _vocabulary(stentor_native.Vocabulary(), self._tokenizer, config),
                 max_batch=max_batch,
                 threads=threads,
+                alignment_heads=heads,
             )
         except (ValueError, MemoryError) as error:
             raise ModelError(f"the native engine cannot load {model.directory}: {error}") from error
         self._log_mel = LogMel(weights.mels)
+        self._n_alignment_heads = len(heads)
         # A model for English alone has the language tokens as well; openai/whisper tells them apart by size.
         multilingual = weights.vocabulary >= MULTILINGUAL_VOCABULARY
         known = tuple(code for code in LANGUAGES if self._tokenizer.knows(f"<|{code}|>"))
@@ -193,14 +202,32 @@ class NativeEngine:
             )
 
         decoded = await convincing(self._tokenizer, request, decode)
-        self._encoded.pop(request.chunk, None)  # a slot's worth of memory that nobody asks for again
-        return read_window(
-            self._tokenizer,
-            decoded,
-            request.chunk.duration_s - offset_s,
-            offset_s=offset_s,
-            logprobs=options.logprobs,
+        duration_s = request.chunk.duration_s - offset_s
+        window = read_window(
+            self._tokenizer, decoded, duration_s, offset_s=offset_s, logprobs=options.logprobs
         )
+        if options.words and window.segments:
+            alignment = await self._align(ticket, window, offset_s)
+            segments = with_words(
+                self._tokenizer, window.segments, alignment, options.language, offset_s=offset_s
+            )
+            window = replace(window, segments=segments)
+        self._encoded.pop(request.chunk, None)  # a slot's worth of memory that nobody asks for again
+        return window
+
+    async def _align(self, ticket: Ticket, window: rules.Window, offset_s: float) -> Alignment:
+        """When the window's tokens are spoken."""
+        chunk, options = ticket.request.chunk, ticket.request.options
+        plain = DecodeOptions(language=options.language, task=options.task)
+        start = rules.prompt_tokens(self._tokenizer, plain, multilingual=self._info.translates)
+        tokens = window.tokens
+        # The timestamps' absence is written down as well. Source: openai/whisper timing.py, find_alignment.
+        prompt = [*start, self._tokenizer.no_timestamps, *tokens, self._tokenizer.eot]
+        event = await self._ask(ticket, offset_s, prompt=prompt, kind="align")
+        scores = event.alignment(self._n_alignment_heads)[len(start) : -1]
+        n_frames = max(2, round((chunk.duration_s - offset_s) * FRAMES_PER_S))
+        probabilities = event.probabilities[len(start) : len(start) + len(tokens)]
+        return await ticket.run(alignment_of_scores, scores, n_frames, probabilities)
 
     async def _ask(self, ticket: Ticket, offset_s: float, **options: Any) -> Any:
         """Put a request into a slot of the engine and await its answer, an event of stentor-native."""
@@ -251,8 +278,8 @@ class NativeEngine:
                 answer.set_result(event)
 
 
-def _vocabulary(vocabulary: Any, tokenizer: WhisperTokenizer, directory: Path) -> Any:
-    """Fill in the vocabulary's landmarks, and what its files bar (CTranslate2's or Hugging Face's names)."""
+def _config(directory: Path) -> dict[str, Any]:
+    """What the model's files say beside its weights (CTranslate2's or Hugging Face's names)."""
     config: dict[str, Any] = {}
     for name in ("config.json", "generation_config.json"):
         if (directory / name).is_file():
@@ -260,6 +287,23 @@ def _vocabulary(vocabulary: Any, tokenizer: WhisperTokenizer, directory: Path) -
                 config |= json.loads((directory / name).read_text(encoding="utf-8"))
             except ValueError as error:
                 raise ModelError(f"cannot read {directory / name}: {error}") from error
+    return config
+
+
+def _alignment_heads(config: dict[str, Any], weights: Any) -> list[tuple[int, int]]:
+    """(layer, head) of those that follow the speech; where nobody says which, all of the upper layers'.
+
+    Source: openai/whisper model.py, alignment_heads.
+    """
+    told = config.get("alignment_heads")
+    if told:
+        return [(int(layer), int(head)) for layer, head in told]
+    layers, heads = weights.decoder_layers, weights.width // HEAD_WIDTH
+    return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
+
+
+def _vocabulary(vocabulary: Any, tokenizer: WhisperTokenizer, config: dict[str, Any]) -> Any:
+    """Fill in the vocabulary's landmarks, and what the model's files bar."""
     barred = config.get("suppress_ids") or config.get("suppress_tokens") or []
     at_begin = config.get("suppress_ids_begin") or config.get("begin_suppress_tokens") or []
     special = [tokenizer.special(name) for name in NEVER_SPOKEN if tokenizer.knows(name)]

@@ -42,6 +42,11 @@ class Window:
     segments: tuple[Segment, ...]
     seek_s: float
 
+    @property
+    def tokens(self) -> list[int]:
+        """The text tokens of all segments."""
+        return [token for segment in self.segments for token in segment.tokens]
+
 
 def prompt_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions, *, multilingual: bool) -> list[int]:
     """The tokens before the transcript: previous text, start, language, task.
