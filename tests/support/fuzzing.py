@@ -33,9 +33,15 @@ def map_body(context: schemathesis.HookContext, body: Any) -> Any:
 
 @schemathesis.hook
 def filter_body(context: schemathesis.HookContext, body: Any) -> bool:
-    """Leave out texts that are no texts: in a form, true and 7 arrive as what they look like."""
+    """Leave out what a form cannot say: true and 7 arrive as text, and a list of one as its entry."""
     if not isinstance(body, dict):
         return True
-    values = (body.get(field, "") for field in ("model", "language", "prompt", "languages", "keywords"))
-    flat = (item for value in values for item in (value if isinstance(value, list) else [value]))
-    return all(isinstance(item, str) for item in flat)
+    texts = [body[field] for field in ("model", "language", "prompt") if field in body]
+    lists = [
+        body[field]
+        for field in ("languages", "keywords", "include", "timestamp_granularities")
+        if field in body
+    ]
+    return all(isinstance(text, str) for text in texts) and all(
+        isinstance(entries, list) and all(isinstance(entry, str) for entry in entries) for entries in lists
+    )

@@ -1,8 +1,8 @@
 """`stentor bench chaos`: thousands of requests of every kind at once, and then the books.
 
 Each request's case and all its choices come from the seed and the request's number, whatever the order in
-which they run: the same seed sends the same again. The first fifth warms the server up. What it holds at rest
-after that is held against what it holds at rest at the end.
+which they run: the same seed sends the same again. The first fifth (or more, of a short run) warms the server
+up. What it holds at rest after that is held against what it holds at rest at the end.
 
 Source: mosecorg/mosec tests/bad_req.py, which mixes good calls, disconnects and bad data alike.
 """
@@ -38,6 +38,8 @@ MAX_UPLOAD_BYTES = 2_000_000
 """The limit of a server that is started for this: room for every clip, and soon passed."""
 
 WARM_SHARE = 0.2
+WARM_REQUESTS = 100
+"""A server has seen every case and filled its caches after so many; a short run warms up with its half."""
 REST_LIMIT_S = 60.0
 WRONG_LINES = 5
 PROGRESS_LINES = 10
@@ -95,7 +97,7 @@ async def measure_chaos(
         watch = RestWatch(target, scraper, REST_LIMIT_S)
         material = await _material(plan, target, inputs)
         endings: list[Ending] = []
-        warm_count = round(WARM_SHARE * plan.requests)
+        warm_count = min(max(WARM_REQUESTS, round(WARM_SHARE * plan.requests)), plan.requests // 2)
         began_s = perf_counter()
         await _send_all(plan, material, range(warm_count), endings, say)
         warm = await _settle(target, watch, scraper)
