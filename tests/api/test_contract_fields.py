@@ -117,6 +117,29 @@ async def test_one_candidate_is_the_language(served: Served, client: openai.Asyn
     assert {options.language for options in served.engine.options.values()} == {"fr"}
 
 
+async def test_limits_make_more_cues_and_lines_at_the_words_times(
+    served: Served, client: openai.AsyncOpenAI, tmp_path: Path
+) -> None:
+    audio = write(tmp_path / "short.flac", bursts(5))
+    written = await client.audio.transcriptions.create(
+        file=audio,
+        model="whisper-1",
+        response_format="vtt",
+        extra_body={"max_line_width": 5, "max_line_count": 1, "max_cue_s": 7},
+    )
+    assert str(written) == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:00.500\ngood\n\n00:00:00.500 --> 00:00:01.000\ncafé\n\n"
+    )
+    assert {options.words for options in served.engine.options.values()} == {True}
+
+
+async def test_subtitles_without_limits_ask_for_no_words(
+    served: Served, client: openai.AsyncOpenAI, audio: Path
+) -> None:
+    await client.audio.transcriptions.create(file=audio, model="whisper-1", response_format="srt")
+    assert {options.words for options in served.engine.options.values()} == {False}
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -133,6 +156,17 @@ async def test_one_candidate_is_the_language(served: Served, client: openai.Asyn
             "timestamp_granularities",
         ),
         ({"temperature": 1.5}, "temperature"),
+        ({"extra_body": {"max_line_width": 42}}, "max_line_width"),
+        ({"response_format": "verbose_json", "extra_body": {"max_cue_s": 7}}, "max_cue_s"),
+        ({"response_format": "srt", "extra_body": {"max_line_count": 2}}, "max_line_count"),
+        ({"response_format": "srt", "extra_body": {"max_line_width": 0}}, "max_line_width"),
+        (
+            {"response_format": "vtt", "extra_body": {"max_line_width": 9, "max_line_count": 0}},
+            "max_line_count",
+        ),
+        ({"response_format": "vtt", "extra_body": {"max_cue_s": 0.1}}, "max_cue_s"),
+        ({"response_format": "vtt", "extra_body": {"max_cue_s": "inf"}}, "max_cue_s"),
+        ({"response_format": "vtt", "extra_body": {"max_cue_s": "nan"}}, "max_cue_s"),
     ],
 )
 async def test_what_cannot_be_honoured_is_refused_by_name(

@@ -90,6 +90,15 @@ def test_inputs_of_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
     assert (tmp_path / "a.flac.vtt").exists()
 
 
+def test_subtitles_within_limits(clip: Path) -> None:
+    limits = ["--max-line-width", "20", "--max-line-count", "1", "--max-cue-s", "3"]
+    cues = stentor("transcribe", "--model", "tiny.en", "--format", "srt", *limits, clip).stdout
+    plain = stentor("transcribe", "--model", "tiny.en", clip).stdout
+    shown = [cue.splitlines()[2:] for cue in cues.strip().split("\n\n")]
+    assert all(len(lines) == 1 and len(lines[0]) <= 20 for lines in shown)
+    assert " ".join(line for lines in shown for line in lines).split() == plain.split()
+
+
 @pytest.mark.parametrize("response_format", ["text", "json", "srt", "vtt", "verbose_json"])
 def test_silence_is_valid_in_every_format(tmp_path: Path, response_format: str) -> None:
     silence = write(tmp_path / "silence.wav", noise(1, level=0))
@@ -108,6 +117,9 @@ def test_silence_is_valid_in_every_format(tmp_path: Path, response_format: str) 
         (["transcribe", "--language", "klingon", "x.wav"], "klingon"),
         (["transcribe", "--format", "xml", "x.wav"], "xml"),
         (["transcribe"], "files"),
+        (["transcribe", "--max-line-width", "42", "x.wav"], "need srt or vtt"),
+        (["transcribe", "--format", "srt", "--max-line-count", "2", "x.wav"], "needs max_line_width"),
+        (["transcribe", "--format", "srt", "--max-cue-s", "0.2", "x.wav"], "--max-cue-s"),
         (["serve", "--model", "huge"], "tiny.en"),
     ],
 )

@@ -11,12 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from stentor.api.wire import ResponseFormat
 from stentor.audio.vad import VadOptions
 from stentor.errors import InvalidValue
+from stentor.text.cues import MIN_LIMIT_S, NO_LIMITS, CueLimits
 from stentor.types import DecodeOptions, Task
 from stentor.whisper.languages import language_code
 
 LIST_FIELDS = frozenset({"timestamp_granularities", "include", "languages", "keywords"})
 """Fields that may come more than once. OpenAI's client adds brackets to their names; people often do not."""
 
+CUE_FIELDS = ("max_line_width", "max_line_count", "max_cue_s")
+"""Fields of our own: how large a cue may be."""
 
 DIARISATION_FIELDS = frozenset({"known_speaker_names", "known_speaker_references"})
 """OpenAI's fields about who speaks."""
@@ -68,6 +71,20 @@ class TranscriptionForm(BaseModel):
         Literal["auto"] | ServerVad | None,
         Field(description="auto, or server_vad with its parameters: leave out what is not speech."),
     ] = None
+    max_line_width: Annotated[
+        int | None, Field(ge=1, description="With srt or vtt only: columns in a line; 42 by convention.")
+    ] = None
+    max_line_count: Annotated[
+        int | None, Field(ge=1, description="With max_line_width only: lines in a cue; 2 by convention.")
+    ] = None
+    max_cue_s: Annotated[
+        float | None,
+        Field(
+            ge=MIN_LIMIT_S,
+            allow_inf_nan=False,
+            description="With srt or vtt only: seconds that a cue is shown; 7 by convention.",
+        ),
+    ] = None
     stream: Annotated[
         bool, Field(description="Send the text as server-sent events while it becomes final.")
     ] = False
@@ -115,12 +132,24 @@ class TranscriptionForm(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _limits_need_cues(self) -> TranscriptionForm:
+        if self.cue_limits != NO_LIMITS and not self.response_format.has_cues:
+            given = next(name for name in CUE_FIELDS if getattr(self, name) is not None)
+            raise InvalidValue(f"{given} needs response_format=srt or vtt", param=given)
+        return self
+
     @field_validator("chunking_strategy", mode="before")
     @classmethod
     def _json_object(cls, value: object) -> object:
         if isinstance(value, str) and value.lstrip().startswith("{"):
             return json.loads(value)
         return value
+
+    @property
+    def cue_limits(self) -> CueLimits:
+        """How large a cue may be."""
+        return CueLimits(self.max_line_width, self.max_line_count, self.max_cue_s)
 
     @property
     def vad(self) -> VadOptions | None:
@@ -141,7 +170,7 @@ class TranscriptionForm(BaseModel):
             temperature=self.temperature,
             languages=self.languages,
             keywords=self.keywords,
-            words="word" in self.timestamp_granularities,
+            words="word" in self.timestamp_granularities or self.cue_limits != NO_LIMITS,
             logprobs="logprobs" in self.include,
         )
 

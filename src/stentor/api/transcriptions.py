@@ -99,6 +99,7 @@ async def _answer(request: Request, task: Task) -> Response:
             form.response_format,
             granularities=form.timestamp_granularities or ("segment",),
             logprobs=bool(form.include),
+            limits=form.cue_limits,
         )
     return Response(body, media_type=media_type)
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from stentor.text.cues import NO_LIMITS, CueLimits
 from stentor.text.subtitles import to_srt, to_vtt
 from stentor.types import Segment, Transcript
 from stentor.whisper.languages import language_name
@@ -30,6 +31,11 @@ class ResponseFormat(StrEnum):
     SRT = "srt"
     VTT = "vtt"
     VERBOSE_JSON = "verbose_json"
+
+    @property
+    def has_cues(self) -> bool:
+        """Whether it is subtitles."""
+        return self in (ResponseFormat.SRT, ResponseFormat.VTT)
 
 
 class DurationUsage(BaseModel):
@@ -168,6 +174,7 @@ def render(
     *,
     granularities: Collection[str] = ("segment",),
     logprobs: bool = False,
+    limits: CueLimits = NO_LIMITS,
 ) -> tuple[str, str]:
     """A transcript as a response body and its media type.
 
@@ -176,6 +183,7 @@ def render(
         response_format: As what.
         granularities: What has times in `verbose_json`: segments, words or both.
         logprobs: Whether `json` shall tell the log-probability of each token.
+        limits: How large a cue of `srt` and `vtt` may be.
     """
     match response_format:
         case ResponseFormat.JSON:
@@ -187,9 +195,9 @@ def render(
         case ResponseFormat.TEXT:
             return transcript.text + "\n", "text/plain; charset=utf-8"
         case ResponseFormat.SRT:
-            return to_srt(transcript.segments), "application/x-subrip; charset=utf-8"
+            return to_srt(transcript.segments, limits), "application/x-subrip; charset=utf-8"
         case ResponseFormat.VTT:
-            return to_vtt(transcript.segments), "text/vtt; charset=utf-8"
+            return to_vtt(transcript.segments, limits), "text/vtt; charset=utf-8"
 
 
 def logprobs_of(segments: Iterable[Segment]) -> list[LogprobJson]:

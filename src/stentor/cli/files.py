@@ -19,6 +19,7 @@ from stentor.errors import StentorError
 from stentor.models import resolve
 from stentor.preprocess import PreprocessPool
 from stentor.structured import task_group
+from stentor.text.cues import NO_LIMITS, CueLimits
 from stentor.transcriber import AudioRequest, Transcriber
 from stentor.types import Part, Transcript
 
@@ -40,9 +41,10 @@ class Outlet:
     format: ResponseFormat
     directory: Path | None
     files: Sequence[Path]
+    limits: CueLimits = NO_LIMITS
 
     def write(self, path: Path, transcript: Transcript) -> None:
-        body, _ = render(transcript, self.format)
+        body, _ = render(transcript, self.format, limits=self.limits)
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / self._name(path)).write_text(body, encoding="utf-8")

@@ -15,6 +15,7 @@ from stentor.api.wire import ResponseFormat
 from stentor.config import Settings
 from stentor.errors import InvalidValue
 from stentor.observe.logs import set_up_logs
+from stentor.text.cues import MIN_LIMIT_S, NO_LIMITS, CueLimits
 from stentor.types import DecodeOptions
 from stentor.whisper.languages import language_code
 
@@ -43,6 +44,16 @@ def transcribe(
         list[str] | None, typer.Option(help="A word that is likely to come up; may be given again.")
     ] = None,
     vad: Annotated[bool, typer.Option("--vad", help="Leave out what is not speech.")] = False,
+    max_line_width: Annotated[
+        int | None, typer.Option(min=1, help="Columns in a line of srt or vtt; 42 by convention.")
+    ] = None,
+    max_line_count: Annotated[
+        int | None, typer.Option(min=1, help="Lines in a cue, with --max-line-width; 2 by convention.")
+    ] = None,
+    max_cue_s: Annotated[
+        float | None,
+        typer.Option(min=MIN_LIMIT_S, help="Seconds that a cue is shown, in srt or vtt; 7 by convention."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(file_okay=False, help="Write one file per input here instead of stdout.")
     ] = None,
@@ -57,12 +68,28 @@ def transcribe(
         code = language_code(language) if language else None
     except InvalidValue as error:
         raise typer.BadParameter(error.message, param_hint="--language") from error
+    limits = _limits(format, max_line_width, max_line_count, max_cue_s)
     settings = Settings.load(**({"model": model} if model else {}))
     set_up_logs(as_json=settings.log_json, level=logging.WARNING)  # stdout is for transcripts
     inputs = list(dict.fromkeys(files))
     with display() as shown:
-        outlet = Outlet(format, output, inputs)
-        options = DecodeOptions(code, task.value, prompt, keywords=tuple(keyword or ()))
+        outlet = Outlet(format, output, inputs, limits)
+        options = DecodeOptions(
+            code, task.value, prompt, keywords=tuple(keyword or ()), words=limits != NO_LIMITS
+        )
         ask = partial(AudioRequest, options=options, vad=VadOptions() if vad else None)
         failures = asyncio.run(transcribe_all(inputs, settings, ask, outlet, shown))
     raise typer.Exit(1 if failures else 0)
+
+
+def _limits(
+    format: ResponseFormat, max_line_width: int | None, max_line_count: int | None, max_cue_s: float | None
+) -> CueLimits:
+    try:
+        limits = CueLimits(max_line_width, max_line_count, max_cue_s)
+    except InvalidValue as error:
+        option = f"--{(error.param or '').replace('_', '-')}"
+        raise typer.BadParameter(error.message, param_hint=option) from error
+    if limits != NO_LIMITS and not format.has_cues:
+        raise typer.BadParameter(f"limits on cues need srt or vtt, not {format}", param_hint="--format")
+    return limits

@@ -11,7 +11,8 @@ import webvtt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stentor.text.subtitles import MIN_CUE_MS, to_srt, to_vtt
+from stentor.text.cues import MIN_CUE_MS
+from stentor.text.subtitles import to_srt, to_vtt
 from stentor.types import Segment
 
 Cue = tuple[int, int, str]
