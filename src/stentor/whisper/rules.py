@@ -49,19 +49,22 @@ class Window:
 
 
 def prompt_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions, *, multilingual: bool) -> list[int]:
-    """The tokens before the transcript: previous text, start, language, task.
+    """The tokens before the transcript: previous text, start, language, task."""
+    previous = previous_tokens(tokenizer, options)
+    before = [tokenizer.sot_prev, *previous] if previous else []
+    return [*before, *start_tokens(tokenizer, options, multilingual=multilingual)]
+
+
+def start_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions, *, multilingual: bool) -> list[int]:
+    """The prompt without previous text: start, language, task.
 
     Models for English alone have the language tokens in their vocabulary but were trained without: given
     them, they answer with nothing.
     """
-    tokens: list[int] = []
-    previous = previous_tokens(tokenizer, options)
-    if previous:
-        tokens += [tokenizer.sot_prev, *previous]
-    tokens.append(tokenizer.sot)
-    if multilingual:
-        tokens += [tokenizer.special(f"<|{options.language}|>"), tokenizer.special(f"<|{options.task}|>")]
-    return tokens
+    if not multilingual:
+        return [tokenizer.sot]
+    names = (f"<|{options.language}|>", f"<|{options.task}|>")
+    return [tokenizer.sot, *map(tokenizer.special, names)]
 
 
 def previous_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions) -> list[int]:
@@ -72,9 +75,9 @@ def previous_tokens(tokenizer: WhisperTokenizer, options: DecodeOptions) -> list
     """
     keywords = ", ".join(keyword.strip() for keyword in options.keywords if keyword.strip())
     prompt = (options.prompt or "").strip()
-    wanted = tokenizer.encode(f" {keywords}.")[: MAX_PROMPT_TOKENS // 2] if keywords else []
-    before = tokenizer.encode(f" {prompt}") if prompt else []
-    return [*wanted, *before[-(MAX_PROMPT_TOKENS - len(wanted)) :]]
+    wanted = tokenizer.first_tokens(f" {keywords}.", MAX_PROMPT_TOKENS // 2) if keywords else []
+    room = MAX_PROMPT_TOKENS - len(wanted)
+    return [*wanted, *(tokenizer.last_tokens(f" {prompt}", room) if prompt else [])]
 
 
 def doubt(text: str, no_speech_prob: float, avg_logprob: float) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 from stentor.models import resolve
 from stentor.types import DecodeOptions
 from stentor.whisper import rules
-from stentor.whisper.tokenizer import WhisperTokenizer
+from stentor.whisper.tokenizer import LONGEST_TOKEN_CHARS, WhisperTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +134,20 @@ def test_what_does_not_convince(
 def test_bytes_of_tokens_are_the_text(tokenizer: WhisperTokenizer) -> None:
     text = " naïve café 東京 \n\x00 end"
     assert b"".join(map(tokenizer.bytes_of, tokenizer.encode(text))).decode() == text
+
+
+@pytest.mark.parametrize(
+    "text", ["He cried. " * 3000, "ab" * 30_000, "東京は夜。" * 8000, "-" * 60_000, "short"]
+)
+def test_ends_of_a_text_are_those_of_all_of_it(tokenizer: WhisperTokenizer, text: str) -> None:
+    every = tokenizer.encode(text)
+    assert tokenizer.first_tokens(text, 200) == every[:200]
+    assert tokenizer.decode(every).endswith(
+        tokenizer.decode(tokenizer.last_tokens(text, 200)).strip("\ufffd")
+    )
+    assert len(tokenizer.last_tokens(text, 200)) == min(200, len(every))
+
+
+def test_no_token_stands_for_more_characters_than_are_looked_at(tokenizer: WhisperTokenizer) -> None:
+    longest = max(len(tokenizer.bytes_of(token)) for token in range(tokenizer.eot))
+    assert longest <= LONGEST_TOKEN_CHARS
