@@ -39,6 +39,11 @@ class Weights:
     vocabulary: int
     tensor: Callable[[str], Floats]
 
+    @property
+    def heads(self) -> int:
+        """Of attention, in each layer."""
+        return self.width // HEAD_WIDTH
+
 
 def open_weights(directory: Path) -> Weights:
     """Open `model.bin` or, where there is none, `model.safetensors`.

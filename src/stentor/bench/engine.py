@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import random
 import statistics
+import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -69,8 +70,6 @@ def cut_chunks(paths: Sequence[Path], count: int) -> tuple[Samples, ...]:
     Raises:
         SetupError: There are fewer.
     """
-    import threading
-
     chunks: list[Samples] = []
     for path in paths:
         with path.open("rb") as file:
@@ -203,7 +202,7 @@ class Cost:
     @classmethod
     def of(cls, weights: Any) -> Cost:
         """Count them; cross-attention is counted absorbed, over 1500 frames for every layer."""
-        width, heads = weights.width, weights.width // 64
+        width, heads = weights.width, weights.heads
         layer = 12 * width * width
         convolutions = 2 * FRAMES * 3 * weights.mels * width + FRAMES * 3 * width * width
         encoder = weights.encoder_layers * (FRAMES * layer + 2 * FRAMES * FRAMES * width) + convolutions

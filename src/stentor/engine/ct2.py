@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
-from stentor.engine.windows import Decoded, convincing, hear, read_window
+from stentor.engine.windows import Decoded, hear
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
 from stentor.types import (
@@ -31,15 +31,8 @@ from stentor.types import (
     Samples,
 )
 from stentor.whisper import rules
-from stentor.whisper.alignment import (
-    FRAMES_PER_S,
-    MEDIAN_WIDTH,
-    Alignment,
-    alignment_of_path,
-    with_words,
-)
+from stentor.whisper.alignment import MEDIAN_WIDTH, Alignment, alignment_of_path, frames_of
 from stentor.whisper.features import LogMel
-from stentor.whisper.languages import LANGUAGES
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 
@@ -74,16 +67,15 @@ class CTranslate2Engine:
         self._tokenizer = WhisperTokenizer(model.directory)
         self._log_mel = LogMel(self._model.n_mels)
         multilingual = bool(self._model.is_multilingual)
-        known = tuple(code for code in LANGUAGES if self._tokenizer.knows(f"<|{code}|>"))
         self._info = EngineInfo(
             engine="ctranslate2",
             model=model.name,
-            languages=known if multilingual else ("en",),
+            languages=self._tokenizer.languages(multilingual=multilingual),
             slots=slots,
             translates=multilingual,
         )
         self._scheduler = Scheduler(slots, "stentor-engine")
-        self._encoded: WeakKeyDictionary[Chunk, Any] = WeakKeyDictionary()
+        self._encoded: WeakKeyDictionary[Chunk, tuple[float, Any]] = WeakKeyDictionary()
 
     @property
     def info(self) -> EngineInfo:
@@ -91,31 +83,9 @@ class CTranslate2Engine:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Transcribe one chunk; see `Engine.generate`."""
-        chunk, options = request.chunk, request.options
         async with self._scheduler.ticket(request) as ticket:
-
-            async def listen(offset_s: float) -> rules.Window:
-                encoded = await self._encoded_from(ticket, offset_s)
-
-                async def decode(temperature: float) -> Decoded:
-                    return await ticket.run(self._decode, encoded, options, temperature)
-
-                decoded = await convincing(self._tokenizer, request, decode)
-                duration_s = chunk.duration_s - offset_s
-                window = read_window(
-                    self._tokenizer, decoded, duration_s, offset_s=offset_s, logprobs=options.logprobs
-                )
-                if not options.words or not window.segments:
-                    return window
-                alignment = await ticket.run(self._align, encoded, options, window, duration_s)
-                return replace(
-                    window,
-                    segments=with_words(
-                        self._tokenizer, window.segments, alignment, options.language, offset_s=offset_s
-                    ),
-                )
-
-            async with aclosing(hear(chunk, listen)) as outputs:
+            decode, align = partial(self._decoded, ticket), partial(self._aligned, ticket)
+            async with aclosing(hear(self._tokenizer, request, decode, align)) as outputs:
                 async for output in outputs:
                     yield output
 
@@ -137,21 +107,28 @@ class CTranslate2Engine:
         self._scheduler.abort(request_ids)
 
     def health(self) -> EngineHealth:
-        scheduler = self._scheduler
-        return EngineHealth(scheduler.dead is None, scheduler.running, scheduler.queued, scheduler.dead)
+        return self._scheduler.health()
 
     async def close(self) -> None:
         await self._scheduler.close()
         self._model.unload_model()
 
+    async def _decoded(self, ticket: Ticket, offset_s: float, temperature: float) -> Decoded:
+        encoded = await self._encoded_from(ticket, offset_s)
+        return await ticket.run(self._decode, encoded, ticket.request.options, temperature)
+
+    async def _aligned(self, ticket: Ticket, offset_s: float, tokens: Sequence[int]) -> Alignment:
+        encoded = await self._encoded_from(ticket, offset_s)
+        n_frames = frames_of(ticket.request.chunk.duration_s - offset_s)
+        return await ticket.run(self._align, encoded, ticket.request.options, tokens, n_frames)
+
     async def _encoded_from(self, ticket: Ticket, offset_s: float) -> Any:
-        """The encoder's view of the chunk from there on; of all of it, once for probe and transcript."""
+        """The encoder's view of the chunk from there on, computed once for all that ask one after another."""
         chunk = ticket.request.chunk
-        if offset_s:
-            return await ticket.run(self._encode, chunk.samples[round(offset_s * SAMPLE_RATE) :])
-        encoded = self._encoded.get(chunk)
-        if encoded is None:
-            encoded = self._encoded[chunk] = await ticket.run(self._encode, chunk.samples)
+        known_s, encoded = self._encoded.get(chunk, (-1.0, None))
+        if known_s != offset_s:
+            encoded = await ticket.run(self._encode, chunk.samples[round(offset_s * SAMPLE_RATE) :])
+            self._encoded[chunk] = (offset_s, encoded)
         return encoded
 
     def _encode(self, samples: Samples) -> Any:
@@ -183,19 +160,15 @@ class CTranslate2Engine:
             logprobs=_logprobs(tokens, result.logits[0]) if options.logprobs else (),
         )
 
-    def _align(
-        self, encoded: Any, options: DecodeOptions, window: rules.Window, duration_s: float
-    ) -> Alignment:
-        """When the window's tokens are spoken; runs in a thread."""
-        plain = DecodeOptions(language=options.language, task=options.task)
-        start = rules.prompt_tokens(self._tokenizer, plain, multilingual=self._info.translates)
-        n_frames = max(2, round(duration_s * FRAMES_PER_S))
+    def _align(self, encoded: Any, options: DecodeOptions, tokens: Sequence[int], n_frames: int) -> Alignment:
+        """When the tokens are spoken; runs in a thread."""
+        start = rules.start_tokens(self._tokenizer, options, multilingual=self._info.translates)
         # CTranslate2 counts the spectrogram's frames, of which the encoder makes one out of two.
         found = self._model.align(
-            encoded, start, [window.tokens], 2 * n_frames, median_filter_width=MEDIAN_WIDTH
+            encoded, start, [list(tokens)], 2 * n_frames, median_filter_width=MEDIAN_WIDTH
         )[0]
-        tokens, frames = zip(*found.alignments, strict=True)
-        return alignment_of_path(tokens, frames, found.text_token_probs)
+        path_tokens, path_frames = zip(*found.alignments, strict=True)
+        return alignment_of_path(path_tokens, path_frames, found.text_token_probs)
 
 
 def _logprobs(tokens: Sequence[int], logits: Sequence[Any]) -> list[float]:

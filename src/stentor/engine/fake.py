@@ -76,8 +76,7 @@ class FakeEngine:
         self._scheduler.abort(request_ids)
 
     def health(self) -> EngineHealth:
-        scheduler = self._scheduler
-        return EngineHealth(scheduler.dead is None, scheduler.running, scheduler.queued, scheduler.dead)
+        return self._scheduler.health()
 
     async def close(self) -> None:
         await self._scheduler.close()

@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,14 +22,13 @@ import structlog
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
-from stentor.engine.windows import Decoded, convincing, hear, read_window
+from stentor.engine.windows import Decoded, hear
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
-from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineOutput, EngineRequest, LanguageGuess
+from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, EngineRequest, LanguageGuess
 from stentor.whisper import rules
-from stentor.whisper.alignment import FRAMES_PER_S, Alignment, alignment_of_scores, with_words
+from stentor.whisper.alignment import Alignment, alignment_of_scores, frames_of
 from stentor.whisper.features import LogMel
-from stentor.whisper.languages import LANGUAGES
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 log = structlog.get_logger()
@@ -47,10 +46,6 @@ NEVER_SPOKEN = (
     "<|nocaptions|>",
 )
 """Barred whatever the model's files say. Source: openai/whisper decoding.py, _get_suppress_tokens."""
-
-
-HEAD_WIDTH = 64
-"""Of attention, in every size."""
 
 MULTILINGUAL_VOCABULARY = 51865
 """Source: openai/whisper model.py, is_multilingual."""
@@ -92,11 +87,10 @@ class NativeEngine:
         self._n_alignment_heads = len(heads)
         # A model for English alone has the language tokens as well; openai/whisper tells them apart by size.
         multilingual = weights.vocabulary >= MULTILINGUAL_VOCABULARY
-        known = tuple(code for code in LANGUAGES if self._tokenizer.knows(f"<|{code}|>"))
         self._info = EngineInfo(
             engine="native",
             model=model.name,
-            languages=known if multilingual else ("en",),
+            languages=self._tokenizer.languages(multilingual=multilingual),
             slots=max_batch,
             translates=multilingual,
         )
@@ -137,13 +131,13 @@ class NativeEngine:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Transcribe one chunk; see `Engine.generate`."""
         async with self._scheduler.ticket(request) as ticket:
-
-            async def listen(offset_s: float) -> rules.Window:
-                return await self._listen(ticket, offset_s)
-
-            async with aclosing(hear(request.chunk, listen)) as outputs:
-                async for output in outputs:
-                    yield output
+            decode, align = partial(self._decoded, ticket), partial(self._aligned, ticket)
+            try:
+                async with aclosing(hear(self._tokenizer, request, decode, align)) as outputs:
+                    async for output in outputs:
+                        yield output
+            finally:
+                self._encoded.pop(request.chunk, None)  # a slot's worth of memory that nobody asks for again
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         """Say which language the chunk is in; see `Engine.detect_language`."""
@@ -153,7 +147,6 @@ class NativeEngine:
         tokens = [self._tokenizer.special(f"<|{code}|>") for code in languages]
         async with self._scheduler.ticket(request) as ticket:
             event = await self._ask(ticket, 0.0, prompt=[self._tokenizer.sot], kind="probe", probed=tokens)
-        self._encoded[request.chunk] = (0.0, event.audio)
         probability, language = max(zip(event.probabilities, languages, strict=True))
         return LanguageGuess(language, probability)
 
@@ -161,8 +154,7 @@ class NativeEngine:
         self._scheduler.abort(request_ids)
 
     def health(self) -> EngineHealth:
-        scheduler = self._scheduler
-        return EngineHealth(scheduler.dead is None, scheduler.running, scheduler.queued, scheduler.dead)
+        return self._scheduler.health()
 
     async def close(self) -> None:
         self._closing.set()
@@ -174,58 +166,38 @@ class NativeEngine:
             future.cancel()  # its caller has been told; this gives the slot back
         await self._scheduler.close()
 
-    async def _listen(self, ticket: Ticket, offset_s: float) -> rules.Window:
-        """Hear the window that begins there."""
+    async def _decoded(self, ticket: Ticket, offset_s: float, temperature: float) -> Decoded:
+        """One pass of the decoder over the window that begins there."""
         request = ticket.request
-        options = request.options
-        prompt = rules.prompt_tokens(self._tokenizer, options, multilingual=self._info.translates)
-
-        async def decode(temperature: float) -> Decoded:
-            event = await self._ask(
-                ticket,
-                offset_s,
-                prompt=prompt,
-                start=prompt.index(self._tokenizer.sot),
-                temperature=temperature,
-                # The same draws for the same audio, whoever else is computed.
-                seed=request.chunk.index << 16 | round(offset_s * 100),
-                max_tokens=min(rules.MAX_CONTEXT_TOKENS // 2, rules.MAX_CONTEXT_TOKENS - len(prompt)),
-            )
-            self._encoded[request.chunk] = (offset_s, event.audio)
-            return Decoded(
-                event.tokens,
-                temperature,
-                # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
-                avg_logprob=sum(event.log_probabilities) / (len(event.tokens) + 1),
-                no_speech_prob=event.no_speech_probability,
-                logprobs=event.log_probabilities,
-            )
-
-        decoded = await convincing(self._tokenizer, request, decode)
-        duration_s = request.chunk.duration_s - offset_s
-        window = read_window(
-            self._tokenizer, decoded, duration_s, offset_s=offset_s, logprobs=options.logprobs
+        prompt = rules.prompt_tokens(self._tokenizer, request.options, multilingual=self._info.translates)
+        event = await self._ask(
+            ticket,
+            offset_s,
+            prompt=prompt,
+            start=prompt.index(self._tokenizer.sot),
+            temperature=temperature,
+            # The same draws for the same audio, whoever else is computed.
+            seed=request.chunk.index << 16 | round(offset_s * 100),
+            max_tokens=min(rules.MAX_CONTEXT_TOKENS // 2, rules.MAX_CONTEXT_TOKENS - len(prompt)),
         )
-        if options.words and window.segments:
-            alignment = await self._align(ticket, window, offset_s)
-            segments = with_words(
-                self._tokenizer, window.segments, alignment, options.language, offset_s=offset_s
-            )
-            window = replace(window, segments=segments)
-        self._encoded.pop(request.chunk, None)  # a slot's worth of memory that nobody asks for again
-        return window
+        return Decoded(
+            event.tokens,
+            temperature,
+            # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
+            avg_logprob=sum(event.log_probabilities) / (len(event.tokens) + 1),
+            no_speech_prob=event.no_speech_probability,
+            logprobs=event.log_probabilities,
+        )
 
-    async def _align(self, ticket: Ticket, window: rules.Window, offset_s: float) -> Alignment:
-        """When the window's tokens are spoken."""
-        chunk, options = ticket.request.chunk, ticket.request.options
-        plain = DecodeOptions(language=options.language, task=options.task)
-        start = rules.prompt_tokens(self._tokenizer, plain, multilingual=self._info.translates)
-        tokens = window.tokens
+    async def _aligned(self, ticket: Ticket, offset_s: float, tokens: Sequence[int]) -> Alignment:
+        """When the tokens of the window that begins there are spoken."""
+        request = ticket.request
+        start = rules.start_tokens(self._tokenizer, request.options, multilingual=self._info.translates)
         # The timestamps' absence is written down as well. Source: openai/whisper timing.py, find_alignment.
         prompt = [*start, self._tokenizer.no_timestamps, *tokens, self._tokenizer.eot]
         event = await self._ask(ticket, offset_s, prompt=prompt, kind="align")
         scores = event.alignment(self._n_alignment_heads)[len(start) : -1]
-        n_frames = max(2, round((chunk.duration_s - offset_s) * FRAMES_PER_S))
+        n_frames = frames_of(request.chunk.duration_s - offset_s)
         probabilities = event.probabilities[len(start) : len(start) + len(tokens)]
         return await ticket.run(alignment_of_scores, scores, n_frames, probabilities)
 
@@ -238,6 +210,7 @@ class NativeEngine:
             if known_s == offset_s:
                 options["audio"] = audio
             else:
+                self._encoded.pop(chunk, None)
                 samples = chunk.samples[round(offset_s * SAMPLE_RATE) :]
                 options["mel"] = await ticket.compute(self._log_mel.window, samples)
             number = next(self._ids)
@@ -245,10 +218,12 @@ class NativeEngine:
             self._pending[number] = answer
             self._native.submit(number, **options)
             try:
-                return await ticket.occupy(answer)
+                event = await ticket.occupy(answer)
             finally:
                 if not answer.done():
                     self._native.abort([number])
+        self._encoded[chunk] = (offset_s, event.audio)
+        return event
 
     def _listen_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread that passes events on, with the first request: before it there is no loop."""
@@ -298,8 +273,8 @@ def _alignment_heads(config: dict[str, Any], weights: Any) -> list[tuple[int, in
     told = config.get("alignment_heads")
     if told:
         return [(int(layer), int(head)) for layer, head in told]
-    layers, heads = weights.decoder_layers, weights.width // HEAD_WIDTH
-    return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
+    layers = weights.decoder_layers
+    return [(layer, head) for layer in range(layers // 2, layers) for head in range(weights.heads)]
 
 
 def _vocabulary(vocabulary: Any, tokenizer: WhisperTokenizer, config: dict[str, Any]) -> Any:

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from stentor.engine.base import EngineHealth
 from stentor.errors import EngineAborted, EngineError, StentorError
 from stentor.types import EngineRequest
 
@@ -158,6 +159,10 @@ class Scheduler:
             ticket = self._tickets.get(request_id)
             if ticket is not None:
                 ticket.end(EngineAborted(f"engine request {request_id} was aborted"))
+
+    def health(self) -> EngineHealth:
+        """How an engine that computes in these slots is."""
+        return EngineHealth(self.dead is None, self.running, self.queued, self.dead)
 
     def die(self, reason: str) -> EngineError:
         """Mark the engine dead, end every ticket, and return the error that says so."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from stentor.types import Chunk, EngineOutput, EngineRequest
+from stentor.types import EngineOutput, EngineRequest
 from stentor.whisper import rules
+from stentor.whisper.alignment import Alignment, with_words
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 MIN_WINDOW_S = 0.5
@@ -28,20 +30,34 @@ class Decoded:
 
 
 async def hear(
-    chunk: Chunk, listen: Callable[[float], Awaitable[rules.Window]]
+    tokenizer: WhisperTokenizer,
+    request: EngineRequest,
+    decode: Callable[[float, float], Awaitable[Decoded]],
+    align: Callable[[float, Sequence[int]], Awaitable[Alignment]],
 ) -> AsyncGenerator[EngineOutput, None]:
     """Hear a chunk: it is one window, unless the model stops before its end; then the rest is heard again.
 
     Args:
-        chunk: What is heard.
-        listen: Hears the window that begins at these seconds of the chunk.
+        tokenizer: The model's.
+        request: Its `report` is told of each fallback.
+        decode: One pass of the decoder over the window that begins at these seconds of the chunk, at a
+            temperature. An engine does the encoder's work for a window once.
+        align: When these text tokens of the window are spoken; asked for where words are.
     """
+    options, duration_s = request.options, request.chunk.duration_s
     offset_s = 0.0
     while True:
-        window = await listen(offset_s)
-        yield EngineOutput(window.segments)
+        decoded = await convincing(tokenizer, request, partial(decode, offset_s))
+        window = read_window(
+            tokenizer, decoded, duration_s - offset_s, offset_s=offset_s, logprobs=options.logprobs
+        )
+        segments = window.segments
+        if options.words and segments:
+            alignment = await align(offset_s, window.tokens)
+            segments = with_words(tokenizer, segments, alignment, options.language, offset_s=offset_s)
+        yield EngineOutput(segments)
         offset_s += window.seek_s
-        if chunk.duration_s - offset_s < MIN_WINDOW_S:
+        if duration_s - offset_s < MIN_WINDOW_S:
             return
 
 
@@ -57,7 +73,7 @@ async def convincing(
     Args:
         tokenizer: The model's.
         request: Its `report` is told of each fallback.
-        decode: One pass of the decoder at a temperature; the encoder's work is done once.
+        decode: One pass of the decoder at a temperature.
     """
     asked = request.options.temperature
     tried: list[tuple[bool, float, Decoded]] = []

@@ -55,6 +55,11 @@ class Alignment:
     probabilities: Sequence[float]
 
 
+def frames_of(duration_s: float) -> int:
+    """Frames that hold so much audio; at least 2, which a path needs."""
+    return max(2, round(duration_s * FRAMES_PER_S))
+
+
 def alignment_of_scores(scores: Floats, n_frames: int, probabilities: Sequence[float]) -> Alignment:
     """Align tokens by the raw scores of the heads that follow the speech.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from stentor.errors import ModelError
+from stentor.whisper.languages import LANGUAGES
 
 TIMESTAMP_STEP_S = 0.02
 """Seconds between two timestamp tokens. Source: openai/whisper tokenizer.py, 1501 tokens over 30 s."""
@@ -55,6 +56,12 @@ class WhisperTokenizer:
     def knows(self, name: str) -> bool:
         """Whether there is a special token of this name, such as `<|yue|>`."""
         return self._tokenizer.token_to_id(name) is not None
+
+    def languages(self, *, multilingual: bool) -> tuple[str, ...]:
+        """Codes that the model hears; one for English alone has the others' tokens and hears none."""
+        if not multilingual:
+            return ("en",)
+        return tuple(code for code in LANGUAGES if self.knows(f"<|{code}|>"))
 
     def special(self, name: str) -> int:
         """The id of a special token.

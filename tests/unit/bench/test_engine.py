@@ -24,6 +24,7 @@ class TinyEn:
     encoder_layers: int = 4
     decoder_layers: int = 4
     vocabulary: int = 51864
+    heads: int = 6
 
 
 def test_the_work_of_tiny_en() -> None:
