@@ -63,7 +63,7 @@ void check_tokens(const std::vector<int>& tokens, int vocabulary, const char* wh
 
 void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const EncodedAudio& audio,
             std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
-            std::uint64_t seed, int max_tokens, bool stream, std::vector<int> probed) {
+            std::uint64_t seed, int max_tokens, std::vector<int> probed) {
   const ModelShape& shape = engine.model().shape;
   Request request;
   request.id = id;
@@ -87,7 +87,6 @@ void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& 
   request.temperature = temperature;
   request.seed = seed;
   request.max_tokens = max_tokens;
-  request.stream = stream;
   request.probed = std::move(probed);
   engine.submit(std::move(request));
 }
@@ -138,11 +137,7 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
   nb::class_<Event>(module, "Event")
       .def_ro("id", &Event::id)
       .def_prop_ro("what",
-                   [](const Event& event) {
-                     return event.what == Event::What::finished  ? "finished"
-                            : event.what == Event::What::aborted ? "aborted"
-                                                                 : "progress";
-                   })
+                   [](const Event& event) { return event.what == Event::What::finished ? "finished" : "aborted"; })
       .def_prop_ro("audio",
                    [](const Event& event) -> std::optional<AudioHold> {
                      if (event.audio == nullptr) return std::nullopt;
@@ -189,13 +184,13 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
           "submit",
           [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,
              std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
-             std::uint64_t seed, int max_tokens, bool stream, std::vector<int> probed) {
+             std::uint64_t seed, int max_tokens, std::vector<int> probed) {
             submit(engine, id, mel, audio ? audio->audio : nullptr, std::move(prompt), kind, start, timestamps,
-                   temperature, seed, max_tokens, stream, std::move(probed));
+                   temperature, seed, max_tokens, std::move(probed));
           },
           "id"_a, nb::kw_only(), "mel"_a = nb::none(), "audio"_a = nb::none(), "prompt"_a, "kind"_a = "transcribe",
           "start"_a = 0, "timestamps"_a = true, "temperature"_a = 0.0f, "seed"_a = 0, "max_tokens"_a = 224,
-          "stream"_a = false, "probed"_a = std::vector<int>())
+          "probed"_a = std::vector<int>())
       .def("abort", &Engine::abort, "ids"_a)
       .def("events", &Engine::events, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Engine::close, nb::call_guard<nb::gil_scoped_release>())

@@ -200,31 +200,12 @@ bool Engine::decode_step() {
   decoder_.step(rows_);
   pool_.each(static_cast<int>(logits_rows_.size()), [&](int index, int) { read_row(index); });
   for (auto& slot : slots_) {
-    if (slot == nullptr || !slot->encoded()) continue;
-    if (!slot->done) {
-      tell_progress(*slot);
-      continue;
-    }
+    if (slot == nullptr || !slot->done) continue;
     slot->answer.audio = slot->audio;
     answers_.push_back(std::move(slot->answer));
     slot.reset();
   }
   return true;
-}
-
-// Two timestamps side by side close a segment and open the next.
-void Engine::tell_progress(const Sequence& sequence) {
-  const std::vector<int>& tokens = sequence.answer.tokens;
-  const int begin = grammar_.vocabulary().timestamp_begin;
-  if (!sequence.request.stream || tokens.size() < 2 || tokens.back() < begin || tokens[tokens.size() - 2] < begin)
-    return;
-  Event event;
-  event.id = sequence.request.id;
-  event.what = Event::What::progress;
-  event.tokens = tokens;
-  event.log_probabilities = sequence.answer.log_probabilities;
-  event.no_speech_probability = sequence.answer.no_speech_probability;
-  answers_.push_back(std::move(event));
 }
 
 // What a row's logits say. Rows of one sequence write to different places, so that threads share the rows.

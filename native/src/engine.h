@@ -71,7 +71,6 @@ class Engine {
   void encode_piece(Sequence& sequence);
   bool decode_step();
   void read_row(int index);
-  void tell_progress(const Sequence& sequence);
   void deliver();
   std::size_t slot_cache_bytes() const { return decoder_.slot_bytes() * limits_.max_batch; }
 

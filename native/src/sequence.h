@@ -27,17 +27,16 @@ struct Request {
   float temperature = 0.0f;  // 0 is greedy
   std::uint64_t seed = 0;    // of the draws at other temperatures
   int max_tokens = 224;      // source: openai/whisper decoding.py, sample_len = n_text_ctx / 2
-  bool stream = false;       // whether to tell of every closed segment
   std::vector<int> probed;
 };
 
 struct Event {
-  enum class What { progress, finished, aborted };
+  enum class What { finished, aborted };
 
   std::uint64_t id = 0;
   What what = What::finished;
   EncodedAudio audio;                    // of what finished, for a further request on the same chunk
-  std::vector<int> tokens;               // of the transcript, without the end token; progress: so far
+  std::vector<int> tokens;               // of the transcript, without the end token
   std::vector<float> log_probabilities;  // of each token, and of the end token if the model chose it
   float no_speech_probability = 0.0f;
   std::vector<float> probabilities;  // probe: of `probed`, summing to 1; align: of each prompt token but the first

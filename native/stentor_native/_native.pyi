@@ -38,12 +38,12 @@ class EncodedAudio:
         """float32 (1500, width)."""
 
 class Event:
-    """An answer, or how far one has come."""
+    """An answer, or that there will be none."""
 
     @property
     def id(self) -> int: ...
     @property
-    def what(self) -> Literal["progress", "finished", "aborted"]: ...
+    def what(self) -> Literal["finished", "aborted"]: ...
     @property
     def audio(self) -> EncodedAudio | None: ...
     @property
@@ -103,7 +103,6 @@ class Engine:
         temperature: float = 0.0,
         seed: int = 0,
         max_tokens: int = 224,
-        stream: bool = False,
         probed: Sequence[int] = (),
     ) -> None:
         """Take a request in; its answer comes as an event.
@@ -118,7 +117,6 @@ class Engine:
             temperature: 0 is greedy.
             seed: Of the draws at other temperatures.
             max_tokens: Of the transcript.
-            stream: Whether every closed segment is told of, as `progress`.
             probed: Tokens whose probabilities a `probe` asks for.
 
         Raises:
