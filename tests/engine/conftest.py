@@ -1,14 +1,24 @@
-"""The speech that every Whisper engine is given."""
+"""The speech that every Whisper engine is given, and the engines."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 import soundfile
 import soxr
 
+from stentor.engine.base import Engine
+from stentor.engine.ct2 import CTranslate2Engine
+from stentor.engine.native import NativeEngine
+from stentor.models import ModelFiles
 from stentor.types import SAMPLE_RATE, Samples
+from support.native import skip_unless_native
+
+Load = Callable[..., Engine]
+"""(model, *, at_once=1): an engine, closed behind the test."""
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +27,22 @@ def opening(two_cities: Path) -> Samples:
     audio, rate = soundfile.read(two_cities, dtype="float32")
     resampled: Samples = soxr.resample(audio, rate, SAMPLE_RATE)
     return resampled[: round(21.3 * SAMPLE_RATE)]
+
+
+@pytest.fixture(params=["ctranslate2", "native"])
+async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
+    """Loads models, in each engine in turn."""
+    if request.param == "native":
+        skip_unless_native()
+    async with AsyncExitStack() as stack:
+
+        def loaded(model: ModelFiles, *, at_once: int = 1) -> Engine:
+            engine: Engine
+            if request.param == "native":
+                engine = NativeEngine(model, max_batch=at_once)
+            else:
+                engine = CTranslate2Engine(model, slots=at_once, device="cpu")
+            stack.push_async_callback(engine.close)
+            return engine
+
+        yield loaded

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 import pytest
 
 from stentor.engine.base import Engine
-from stentor.engine.ct2 import CTranslate2Engine
-from stentor.engine.native import NativeEngine
 from stentor.models import resolve
-from stentor.types import Chunk, DecodeOptions, EngineRequest, Samples, Segment
-from support.native import skip_unless_native
+from stentor.types import EngineRequest, Samples
+from support.hearing import heard
+
+Load = Callable[..., Engine]
+Requests = Callable[..., EngineRequest]
 
 
-@pytest.fixture(params=["ctranslate2", "native"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    files = resolve("tiny.en")
-    if request.param == "native":
-        skip_unless_native()
-        engine: Engine = NativeEngine(files, max_batch=2)
-    else:
-        engine = CTranslate2Engine(files, slots=1)
-    yield engine
-    await engine.close()
+@pytest.fixture
+def engine(load: Load) -> Engine:
+    return load(resolve("tiny.en"))
 
 
-async def heard(
-    engine: Engine, samples: Samples, *, words: bool = False, logprobs: bool = False
-) -> list[Segment]:
-    chunk = Chunk(0, 0, samples, last=True)
-    options = DecodeOptions(language="en", words=words, logprobs=logprobs)
-    request = EngineRequest("r", "r", chunk, options)
-    return [segment async for output in engine.generate(request) for segment in output.segments]
-
-
-async def test_words_are_the_text_and_have_its_times(engine: Engine, opening: Samples) -> None:
-    segments = await heard(engine, opening, words=True)
+async def test_words_are_the_text_and_have_its_times(
+    engine: Engine, make_request: Requests, opening: Samples
+) -> None:
+    segments = await heard(engine, make_request("r", opening, language="en", words=True))
     assert segments
     for segment in segments:
         assert "".join(word.text for word in segment.words) == segment.text
@@ -51,12 +38,18 @@ async def test_words_are_the_text_and_have_its_times(engine: Engine, opening: Sa
     assert all(0 < word.probability <= 1 for segment in segments for word in segment.words)
 
 
-async def test_words_come_only_when_asked_for(engine: Engine, opening: Samples) -> None:
-    assert all(not segment.words for segment in await heard(engine, opening))
+async def test_words_come_only_when_asked_for(
+    engine: Engine, make_request: Requests, opening: Samples
+) -> None:
+    assert all(
+        not segment.words for segment in await heard(engine, make_request("r", opening, language="en"))
+    )
 
 
-async def test_log_probabilities_spell_the_text(engine: Engine, opening: Samples) -> None:
-    for segment in await heard(engine, opening, logprobs=True):
+async def test_log_probabilities_spell_the_text(
+    engine: Engine, make_request: Requests, opening: Samples
+) -> None:
+    for segment in await heard(engine, make_request("r", opening, language="en", logprobs=True)):
         assert b"".join(token.text for token in segment.logprobs).decode() == segment.text
         assert len(segment.logprobs) == len(segment.tokens)
         assert all(token.logprob <= 0 for token in segment.logprobs)
