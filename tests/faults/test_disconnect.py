@@ -229,3 +229,13 @@ async def test_an_answer_that_nobody_reads_frees_its_connection(
         await until(lambda: served.counted("stentor_requests_active") == 0)
         await until(lambda: wordy.health().running == wordy.health().queued == 0)
         assert cancelled(served) == streamed  # else the answer was whole, and only its delivery failed
+
+
+async def test_a_send_timeout_longer_than_the_system_holds_is_none(
+    dial: Dial, engine: FakeEngine, body: bytes
+) -> None:
+    engine.gate.set()
+    async with serving(engine, send_timeout_s=float("inf")) as served:
+        reader, writer = await dial(served)
+        writer.write(head(len(body)) + body)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")

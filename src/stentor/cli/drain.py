@@ -14,6 +14,9 @@ from stentor.admission import Admission
 
 log = structlog.get_logger()
 
+MAX_TIMEOUT_MS = 2**31 - 1
+"""The longest that the system's option holds: 24 days."""
+
 
 class DrainingServer(uvicorn.Server):
     """A uvicorn server that drains before it stops listening.
@@ -50,9 +53,9 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
         if not hasattr(socket, "TCP_USER_TIMEOUT"):
             return
+        timeout_ms = max(1, round(min(self._send_timeout_s * 1000, MAX_TIMEOUT_MS)))
         for listening in [listening for server in self.servers for listening in server.sockets]:
             if listening.family in (socket.AF_INET, socket.AF_INET6):
-                timeout_ms = max(1, round(self._send_timeout_s * 1000))
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
