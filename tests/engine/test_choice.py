@@ -28,7 +28,7 @@ async def test_without_stentor_native_it_is_ctranslate2_and_the_log_says_why(
 ) -> None:
     monkeypatch.setitem(sys.modules, "stentor_native", None)
     with capture_logs() as logs:
-        engine = load_engine(resolve("tiny.en"), slots=1, device="cpu")
+        engine = load_engine(resolve("tiny.en"), slots=1, device="cpu", max_batch=2)
     assert isinstance(engine, CTranslate2Engine)
     assert [entry["why_not_native"] for entry in logs if "why_not_native" in entry] == [
         "stentor-native is not installed (`make setup` builds it where there is a C++ compiler)"
@@ -39,10 +39,10 @@ async def test_without_stentor_native_it_is_ctranslate2_and_the_log_says_why(
 def test_an_engine_that_was_asked_for_and_does_not_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "stentor_native", None)
     with pytest.raises(ModelError, match="not installed"):
-        load_engine(resolve("tiny.en"), name="native", slots=1, device="cpu")
+        load_engine(resolve("tiny.en"), name="native", slots=1, device="cpu", max_batch=2)
 
 
 async def test_ctranslate2_can_be_asked_for() -> None:
-    engine = load_engine(resolve("tiny.en"), name="ctranslate2", slots=1, device="cpu")
+    engine = load_engine(resolve("tiny.en"), name="ctranslate2", slots=1, device="cpu", max_batch=2)
     assert isinstance(engine, CTranslate2Engine)
     await engine.close()

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -24,10 +23,9 @@ from fastapi import FastAPI
 
 from stentor.api.app import create_app
 from stentor.api.services import make_services
+from stentor.cli.engines import engine_of
 from stentor.config import Settings
-from stentor.engine.choice import load_engine
 from stentor.engine.fake import FakeEngine
-from stentor.models import resolve
 from stentor.observe.logs import set_up_logs
 from stentor.preprocess import PreprocessPool
 
@@ -93,13 +91,10 @@ def serve(
     """Serve until told to end."""
     settings = Settings(port=port, preprocess_workers=workers, model=model)
     set_up_logs(as_json=False, level=logging.WARNING)
-    slots = settings.resolved_engine_slots
     if engine == "fake":
-        app = create_app(settings, lambda: FakeEngine(slots=slots))
+        app = create_app(settings, lambda: FakeEngine(slots=settings.resolved_engine_slots))
     else:
-        files = resolve(model, cache_dir=settings.cache_dir)
-        load = partial(load_engine, files, name=settings.engine, slots=slots, device=settings.device)
-        app = create_app(settings, partial(load, max_batch=settings.max_batch))
+        app = create_app(settings, engine_of(settings))
     config = uvicorn.Config(
         inlined(app) if inline else app,
         port=port,

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from stentor.api.wire import ResponseFormat, render
 from stentor.audio.reader import AudioReader, ReaderLimits
+from stentor.cli.engines import engine_of
 from stentor.cli.progress import Display
 from stentor.config import Settings
-from stentor.engine.choice import load_engine
 from stentor.errors import StentorError
-from stentor.models import resolve
 from stentor.preprocess import PreprocessPool
 from stentor.structured import task_group
 from stentor.text.cues import NO_LIMITS, CueLimits
@@ -69,14 +68,7 @@ async def transcribe_all(
     Raises:
         ModelError: The model cannot be had.
     """
-    model = resolve(settings.model, cache_dir=settings.cache_dir)
-    engine = load_engine(
-        model,
-        name=settings.engine,
-        slots=settings.resolved_engine_slots,
-        device=settings.device,
-        max_batch=settings.max_batch,
-    )
+    engine = engine_of(settings)()
     pool = PreprocessPool(settings.resolved_preprocess_workers)
     transcriber = Transcriber(engine, pool, LIMITS)
     at_once = asyncio.Semaphore(2 * engine.info.slots)

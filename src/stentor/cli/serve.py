@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -44,19 +43,9 @@ def serve(
 
     from stentor.api.app import create_app
     from stentor.cli.drain import DrainingServer
-    from stentor.engine.choice import load_engine
-    from stentor.models import resolve
+    from stentor.cli.engines import engine_of
 
-    files = resolve(settings.model, cache_dir=settings.cache_dir)  # fail here, before a port is taken
-    load = partial(
-        load_engine,
-        files,
-        name=settings.engine,
-        slots=settings.resolved_engine_slots,
-        device=settings.device,
-        max_batch=settings.max_batch,
-    )
-    app = create_app(settings, load)
+    app = create_app(settings, engine_of(settings))  # no model: fail here, before a port is taken
     config = uvicorn.Config(
         app,
         host=settings.host,

@@ -16,7 +16,7 @@ EngineName: TypeAlias = Literal["auto", "native", "ctranslate2"]
 
 
 def load_engine(
-    model: ModelFiles, *, name: EngineName = "auto", slots: int, device: str, max_batch: int = 16
+    model: ModelFiles, *, name: EngineName = "auto", slots: int, device: str, max_batch: int
 ) -> Engine:
     """Load a model into the engine asked for, or the one that suits this machine; about a second for base.
 

@@ -1,0 +1,27 @@
+"""The engine that the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from stentor.config import Settings
+from stentor.engine.base import Engine
+from stentor.engine.choice import load_engine
+from stentor.models import resolve
+
+
+def engine_of(settings: Settings) -> Callable[[], Engine]:
+    """Find the model, and return what loads it into an engine.
+
+    Raises:
+        ModelError: The model cannot be had. What is returned raises it where no engine can load the model.
+    """
+    return partial(
+        load_engine,
+        resolve(settings.model, cache_dir=settings.cache_dir),
+        name=settings.engine,
+        slots=settings.resolved_engine_slots,
+        device=settings.device,
+        max_batch=settings.max_batch,
+    )
