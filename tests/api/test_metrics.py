@@ -81,8 +81,10 @@ async def test_audio_left_out_as_no_speech(http: httpx.AsyncClient, served: Serv
 async def test_waiting_is_told_from_computing(served: Served, engine: FakeEngine, audio: bytes) -> None:
     engine.gate.clear()
     async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
-        calls = [asyncio.create_task(client.post(PATH, **form(audio, language="en"))) for _ in range(3)]
-        await engine.until(lambda e: len(e.begun) == 3)  # two compute, the third has no slot
+        calls: list[asyncio.Task[httpx.Response]] = []
+        for number in range(3):  # one after the other: two compute, the third has no slot
+            calls.append(asyncio.create_task(client.post(PATH, **form(audio, language="en"))))
+            await engine.until(lambda e, n=number: len(e.begun) == n + 1)  # type: ignore[misc]
         assert served.counted("stentor_requests", stage="transcribing") == 3
         calls[0].cancel()
         await engine.until(lambda e: bool(e.aborted))
