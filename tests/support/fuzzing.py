@@ -33,15 +33,16 @@ def map_body(context: schemathesis.HookContext, body: Any) -> Any:
 
 @schemathesis.hook
 def filter_body(context: schemathesis.HookContext, body: Any) -> bool:
-    """Leave out what a form cannot say: true and 7 arrive as text, and a list of one as its entry."""
-    if not isinstance(body, dict):
-        return True
-    texts = [body[field] for field in ("model", "language", "prompt") if field in body]
-    lists = [
-        body[field]
-        for field in ("languages", "keywords", "include", "timestamp_granularities")
-        if field in body
-    ]
-    return all(isinstance(text, str) for text in texts) and all(
-        isinstance(entries, list) and all(isinstance(entry, str) for entry in entries) for entries in lists
-    )
+    """Leave out what a form cannot say: true and 7 arrive as text, a list of one as its entry.
+
+    An empty list does not arrive at all.
+    """
+    return not isinstance(body, dict) or all(_sayable(field, value) for field, value in body.items())
+
+
+def _sayable(field: str, value: Any) -> bool:
+    if field in ("languages", "keywords", "include", "timestamp_granularities"):
+        return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+    if field in ("model", "language", "prompt"):
+        return isinstance(value, str)
+    return not isinstance(value, list) or len(value) > 1
