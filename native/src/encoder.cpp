@@ -27,8 +27,6 @@ Encoder::Encoder(const Model& model, const MicroKernels& micro, ThreadPool& pool
   const std::size_t frames = kMelFrames + kSlackFrames;
   frames_ = Buffer<bf16>(frames * model.shape.mels + kTileInputs);
   convolved_ = Buffer<bf16>(frames * width);
-  residual_ = Buffer<float>(kPaddedFrames * width);
-  qkv_ = Buffer<bf16>(kPaddedFrames * 3 * width);
   attended_ = Buffer<bf16>(kPaddedFrames * width);
   for (int thread = 0; thread < pool.size(); ++thread)
     workspaces_.push_back({Buffer<bf16>(kBlockRows * width), Buffer<bf16>(kBlockRows * 4 * width),
@@ -36,16 +34,16 @@ Encoder::Encoder(const Model& model, const MicroKernels& micro, ThreadPool& pool
 }
 
 std::size_t Encoder::bytes() const {
-  std::size_t total = frames_.bytes() + convolved_.bytes() + residual_.bytes() + qkv_.bytes() + attended_.bytes();
+  std::size_t total = frames_.bytes() + convolved_.bytes() + attended_.bytes();
   for (const Workspace& space : workspaces_)
     total += space.normed.bytes() + space.inner.bytes() + space.attention.bytes();
   return total;
 }
 
-void Encoder::compute(int piece, const float* mel, Buffer<bf16>& out) {
-  if (piece == 0) return convolve(mel);
-  attend();
-  feed_forward(piece - 1, piece + 1 == pieces() ? &out : nullptr);
+void Encoder::compute(int piece, const float* mel, EncoderState& state, Buffer<bf16>& out) {
+  if (piece == 0) return convolve(mel, state);
+  attend(state);
+  feed_forward(piece - 1, state, piece + 1 == pieces() ? &out : nullptr);
 }
 
 void Encoder::product(const Dense& dense, const bf16* a, std::ptrdiff_t lda, int rows, Finish finish, void* out,
@@ -65,7 +63,7 @@ void Encoder::product(const Dense& dense, const bf16* a, std::ptrdiff_t lda, int
   linear(micro_, task);
 }
 
-void Encoder::convolve(const float* mel) {
+void Encoder::convolve(const float* mel, EncoderState& state) {
   const int mels = model_.shape.mels, width = model_.shape.width;
   pool_.each(kMelFrames / kTransposeFrames, [&](int piece, int) {
     for (int t = piece * kTransposeFrames; t < (piece + 1) * kTransposeFrames; ++t)
@@ -85,24 +83,24 @@ void Encoder::convolve(const float* mel) {
     const int first = block * kBlockRows;
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(first) * width;
     product(model_.convolution2, convolved_.data() + 2 * row, 2 * width, kBlockRows, Finish::gelu_float,
-            residual_.data() + row, width, model_.frame_positions.data() + row);
-    project_qkv(model_.encoder[0], first, kBlockRows, workspaces_[thread].normed.data());
+            state.residual.data() + row, width, model_.frame_positions.data() + row);
+    project_qkv(model_.encoder[0], state, first, kBlockRows, workspaces_[thread].normed.data());
   });
 }
 
-void Encoder::project_qkv(const EncoderLayer& layer, int first, int rows, bf16* normed) {
+void Encoder::project_qkv(const EncoderLayer& layer, EncoderState& state, int first, int rows, bf16* normed) {
   const std::ptrdiff_t width = model_.shape.width;
-  layer_norm(residual_.data() + first * width, layer.norm.gain.data(), layer.norm.shift.data(), rows,
+  layer_norm(state.residual.data() + first * width, layer.norm.gain.data(), layer.norm.shift.data(), rows,
              model_.shape.width, normed);
-  product(layer.qkv, normed, width, rows, Finish::bf16, qkv_.data() + first * 3 * width, 3 * width);
+  product(layer.qkv, normed, width, rows, Finish::bf16, state.qkv.data() + first * 3 * width, 3 * width);
 }
 
-void Encoder::attend() {
+void Encoder::attend(const EncoderState& state) {
   const int width = model_.shape.width, heads = model_.shape.heads();
   pool_.each(heads * kQueryCuts, [&](int piece, int thread) {
     const int head = piece / kQueryCuts, cut = piece % kQueryCuts;
     EncoderAttention task;
-    task.head = qkv_.data() + head * kHeadWidth;
+    task.head = state.qkv.data() + head * kHeadWidth;
     task.ld = 3 * width;
     task.part = width;
     task.frames = kFrames;
@@ -115,20 +113,20 @@ void Encoder::attend() {
   });
 }
 
-void Encoder::feed_forward(int index, Buffer<bf16>* out) {
+void Encoder::feed_forward(int index, EncoderState& state, Buffer<bf16>* out) {
   const EncoderLayer& layer = model_.encoder[index];
   const FeedForward& ffn = layer.feed_forward;
   const std::ptrdiff_t width = model_.shape.width, inner = model_.shape.inner();
   pool_.each(kBlocks, [&](int block, int thread) {
     const int first = block * kBlockRows, rows = std::min(kBlockRows, kFrames - first);
     Workspace& space = workspaces_[thread];
-    float* residual = residual_.data() + first * width;
+    float* residual = state.residual.data() + first * width;
     product(layer.out, attended_.data() + first * width, width, rows, Finish::add_float, residual, width);
     layer_norm(residual, ffn.norm.gain.data(), ffn.norm.shift.data(), rows, model_.shape.width, space.normed.data());
     product(ffn.up, space.normed.data(), width, rows, Finish::gelu_bf16, space.inner.data(), inner);
     product(ffn.down, space.inner.data(), inner, rows, Finish::add_float, residual, width);
     if (out == nullptr)
-      project_qkv(model_.encoder[index + 1], first, rows, space.normed.data());
+      project_qkv(model_.encoder[index + 1], state, first, rows, space.normed.data());
     else
       layer_norm(residual, model_.encoder_norm.gain.data(), model_.encoder_norm.shift.data(), rows, model_.shape.width,
                  out->data() + first * width);

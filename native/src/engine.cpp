@@ -22,7 +22,9 @@ Engine::Engine(std::unique_ptr<Model> model, const MicroKernels& micro, const Vo
       encoder_(*model_, micro, pool_),
       decoder_(*model_, micro, pool_, limits.max_batch, std::move(alignment_heads)),
       grammar_(vocabulary),
-      slots_(limits.max_batch) {
+      slots_(limits.max_batch),
+      urgent_(model_->shape.width),
+      patient_(model_->shape.width) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -69,35 +71,20 @@ EngineStatistics Engine::statistics() const {
   return statistics_;
 }
 
-// Between two decoder steps come pieces of encoding, so that neither starves: over time encoding gets
-// `encode_share` of it. A full batch decodes more tokens in the same time, so encoding has the larger share.
+// What is urgent goes first: a patient window is left between two layers, patient tokens wait. Only a share of
+// the time remains for the patient, so that a flood of the urgent does not stop them.
 void Engine::run() {
-  double credit_s = 0;
+  double owed_s = 0;  // to the patient
   std::string failure;
   try {
     while (take_requests()) {
       fill_slots();
+      const bool both = anyone(true) && anyone(false);
+      const bool urgent = both ? owed_s <= 0 : anyone(true);
       const auto start = Clock::now();
-      const bool decoded = decode_step();
-      const double step_s = seconds_since(start);
-      deliver();
-      const double ratio = limits_.encode_share / std::max(1e-3, 1 - limits_.encode_share);
-      // Nothing to decode: encode a piece, then look whether somebody has come or gone.
-      credit_s = decoded && !to_encode_.empty() ? credit_s + step_s * ratio : 0;
-      if (!to_encode_.empty() && (!decoded || credit_s > 0)) {
-        const auto encoding = Clock::now();
-        encode_piece(*to_encode_.front());
-        const double encode_s = seconds_since(encoding);
-        credit_s -= encode_s;
-        std::lock_guard lock(mutex_);
-        statistics_.encode_s += encode_s;
-      }
-      std::lock_guard lock(mutex_);
-      if (decoded) {
-        statistics_.step_s += step_s;
-        statistics_.steps += 1;
-        statistics_.rows += rows_.size();
-      }
+      work(urgent ? urgent_ : patient_);
+      const double share = limits_.patient_share, gain = urgent ? share / std::max(1e-3, 1 - share) : -1;
+      owed_s = both ? owed_s + seconds_since(start) * gain : 0;
     }
   } catch (const std::exception& error) {
     failure = error.what();
@@ -106,6 +93,38 @@ void Engine::run() {
   failure_ = failure;
   ended_ = true;
   news_.notify_all();
+}
+
+bool Engine::anyone(bool urgent) const {
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [&](const auto& slot) { return slot != nullptr && slot->request.urgent == urgent; });
+}
+
+// A decoder step, then perhaps a piece of encoding, so that neither starves: over time encoding gets
+// `encode_share`. A full batch decodes more tokens in the same time, so encoding has the larger share.
+void Engine::work(Lane& lane) {
+  const auto start = Clock::now();
+  const bool decoded = decode_step(lane);
+  const double step_s = seconds_since(start);
+  deliver();
+  const double ratio = limits_.encode_share / std::max(1e-3, 1 - limits_.encode_share);
+  double& credit_s = lane.encode_credit_s;
+  // Nothing to decode: encode a piece, then look whether somebody has come or gone.
+  credit_s = decoded && !lane.to_encode.empty() ? credit_s + step_s * ratio : 0;
+  double encode_s = 0;
+  if (!lane.to_encode.empty() && (!decoded || credit_s > 0)) {
+    const auto encoding = Clock::now();
+    encode_piece(lane);
+    encode_s = seconds_since(encoding);
+    credit_s -= encode_s;
+  }
+  std::lock_guard lock(mutex_);
+  statistics_.encode_s += encode_s;
+  if (decoded) {
+    statistics_.step_s += step_s;
+    statistics_.steps += 1;
+    statistics_.rows += rows_.size();
+  }
 }
 
 // Moves the inbox to the waiting and takes out the aborted; sleeps while there is nothing to do. False at close.
@@ -130,7 +149,8 @@ bool Engine::take_requests() {
     event.id = sequence->request.id;
     event.what = Event::What::aborted;
     answers_.push_back(std::move(event));
-    to_encode_.erase(std::remove(to_encode_.begin(), to_encode_.end(), sequence.get()), to_encode_.end());
+    std::deque<Sequence*>& to_encode = lane_of(*sequence).to_encode;
+    to_encode.erase(std::remove(to_encode.begin(), to_encode.end(), sequence.get()), to_encode.end());
     sequence.reset();
     return true;
   };
@@ -147,31 +167,36 @@ void Engine::fill_slots() {
     slots_[slot] = std::move(waiting_.front());
     waiting_.pop_front();
     slots_[slot]->slot = slot;
-    if (!slots_[slot]->encoded()) to_encode_.push_back(slots_[slot].get());
+    if (!slots_[slot]->encoded()) lane_of(*slots_[slot]).to_encode.push_back(slots_[slot].get());
   }
 }
 
-void Engine::encode_piece(Sequence& sequence) {
+void Engine::encode_piece(Lane& lane) {
+  Sequence& sequence = *lane.to_encode.front();
   if (sequence.encoding == nullptr)
     sequence.encoding = std::make_shared<Buffer<bf16>>(static_cast<std::size_t>(kPaddedFrames) * model_->shape.width);
-  encoder_.compute(sequence.pieces_done++, sequence.request.mel.data(), *sequence.encoding);
+  encoder_.compute(sequence.pieces_done++, sequence.request.mel.data(), lane.encoding, *sequence.encoding);
   if (sequence.pieces_done < encoder_.pieces()) return;
   sequence.audio = std::move(sequence.encoding);
   sequence.request.mel = {};
-  to_encode_.pop_front();
+  lane.to_encode.pop_front();
   std::lock_guard lock(mutex_);
   ++statistics_.encoded;
 }
 
-// Moves every encoded sequence on: by its prompt, as far as there is room, or by a token. False if there is none.
-bool Engine::decode_step() {
+// Moves the encoded sequences of a lane on: by their prompt, as far as there is room, or by a token. The urgent
+// come along with the patient: in one step they cost the others little. False if there is none.
+bool Engine::decode_step(const Lane& lane) {
+  const auto takes_part = [&](const std::unique_ptr<Sequence>& slot) {
+    return slot != nullptr && slot->encoded() && (&lane == &patient_ || slot->request.urgent);
+  };
   rows_.clear();
   logits_rows_.clear();
   int room = decoder_.max_rows();
   for (auto& slot : slots_)
-    room -= slot != nullptr && slot->encoded();
+    room -= takes_part(slot);
   for (auto& slot : slots_) {
-    if (slot == nullptr || !slot->encoded()) continue;
+    if (!takes_part(slot)) continue;
     Sequence& sequence = *slot;
     const Request& request = sequence.request;
     const int prompt = static_cast<int>(request.prompt.size());

@@ -24,7 +24,17 @@ namespace stentor {
 struct EngineLimits {
   int max_batch = 16;  // sequences that are encoded or decoded at once
   int threads = 1;
-  double encode_share = 0.9;  // of the time, while both encoding and decoding wait; see Engine::run
+  double encode_share = 0.9;     // of a lane's time, while both encoding and decoding wait; see Engine::run
+  double patient_share = 0.125;  // of all time, for what is not urgent while something urgent is there
+};
+
+// The urgent, or the patient: who is encoded in which order, and how far the window of the first has come.
+struct Lane {
+  explicit Lane(int width) : encoding(width) {}
+
+  std::deque<Sequence*> to_encode;
+  EncoderState encoding;
+  double encode_credit_s = 0;  // what encoding may take before the next decoder step
 };
 
 struct EngineStatistics {
@@ -58,7 +68,8 @@ class Engine {
   const MicroKernels& micro() const { return micro_; }
   int threads() const { return pool_.size(); }
   std::size_t shared_bytes() const {
-    return model_->bytes() + encoder_.bytes() + decoder_.bytes() - slot_cache_bytes();
+    return model_->bytes() + encoder_.bytes() + urgent_.encoding.bytes() + patient_.encoding.bytes() +
+           decoder_.bytes() - slot_cache_bytes();
   }
   std::size_t slot_bytes() const;  // keys, values and encoded audio
 
@@ -68,8 +79,11 @@ class Engine {
   void run();
   bool take_requests();
   void fill_slots();
-  void encode_piece(Sequence& sequence);
-  bool decode_step();
+  Lane& lane_of(const Sequence& sequence) { return sequence.request.urgent ? urgent_ : patient_; }
+  bool anyone(bool urgent) const;
+  void work(Lane& lane);
+  void encode_piece(Lane& lane);
+  bool decode_step(const Lane& lane);
   void read_row(int index);
   void deliver();
   std::size_t slot_cache_bytes() const { return decoder_.slot_bytes() * limits_.max_batch; }
@@ -90,7 +104,7 @@ class Engine {
   // Of the thread alone.
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> slots_;  // null where free
-  std::deque<Sequence*> to_encode_;
+  Lane urgent_, patient_;
   std::vector<DecoderRow> rows_;
   std::vector<LogitsRow> logits_rows_;
   std::vector<Event> answers_;

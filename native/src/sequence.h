@@ -21,6 +21,7 @@ struct Request {
   Kind kind = Kind::transcribe;
   Buffer<float> mel;         // float [mels][kMelFrames], or empty where `audio` is given
   EncodedAudio audio;        // an earlier answer's
+  bool urgent = false;       // which lane it takes; see Engine::run
   std::vector<int> prompt;   // 1 to kMaxPositions tokens; prompts of any lengths share a batch
   int start = 0;             // index in the prompt of the start of the transcript, where no-speech is read
   bool timestamps = true;    // whether the timestamp grammar holds

@@ -88,6 +88,7 @@ class Engine:
         max_batch: int,
         threads: int = 0,
         encode_share: float = 0.9,
+        patient_share: float = 0.125,
         backend: str = "auto",
     ) -> None: ...
     def submit(
@@ -104,6 +105,7 @@ class Engine:
         seed: int = 0,
         max_tokens: int = 224,
         probed: Sequence[int] = (),
+        urgent: bool = False,
     ) -> None:
         """Take a request in; its answer comes as an event.
 
@@ -118,6 +120,7 @@ class Engine:
             seed: Of the draws at other temperatures.
             max_tokens: Of the transcript.
             probed: Tokens whose probabilities a `probe` asks for.
+            urgent: Whether it goes before what is not; those get `patient_share` of the time meanwhile.
 
         Raises:
             ValueError: The request is odd, and why.

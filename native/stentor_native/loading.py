@@ -23,6 +23,7 @@ def make_engine(
     alignment_heads: Sequence[tuple[int, int]] = (),
     backend: str = "auto",
     encode_share: float = 0.9,
+    patient_share: float = 0.125,
 ) -> Engine:
     """Pack the weights and start the engine's thread.
 
@@ -34,6 +35,7 @@ def make_engine(
         alignment_heads: (layer, head) whose scores an `align` request returns.
         backend: `amx`, `avx512` or `auto`.
         encode_share: Share of the time that encoding gets while others decode.
+        patient_share: Share of the time that remains for the others while something urgent is there.
 
     Raises:
         WeightsError: A tensor is missing or odd.
@@ -52,5 +54,6 @@ def make_engine(
         max_batch=max_batch,
         threads=threads,
         encode_share=encode_share,
+        patient_share=patient_share,
         backend=backend,
     )

@@ -167,6 +167,31 @@ def test_results_do_not_depend_on_who_else_is_in_the_batch(make_engine, backend:
         assert together[number].log_probabilities == event.log_probabilities
 
 
+def test_the_urgent_go_first_even_in_the_middle_of_a_window(make_engine, mels) -> None:
+    engine = make_engine("avx512", max_batch=16)
+    for number in range(15):
+        engine.submit(number, mel=mels[0], prompt=[3], max_tokens=1)
+    engine.submit(15, mel=mels[0], prompt=[3], max_tokens=1, urgent=True)
+    assert list(answers(engine, 16))[-1] < 15
+
+
+def test_what_is_not_urgent_keeps_its_share(make_engine, mels) -> None:
+    engine = make_engine("avx512", max_batch=16, patient_share=0.5)
+    engine.submit(0, mel=mels[0], prompt=[3], max_tokens=1)
+    for number in range(1, 16):
+        engine.submit(number, mel=mels[0], prompt=[3], max_tokens=1, urgent=True)
+    assert list(answers(engine, 16))[-1] > 0
+
+
+def test_windows_that_take_turns_are_encoded_as_if_alone(make_engine, mels) -> None:
+    engine = make_engine("avx512", max_batch=8, patient_share=0.5)
+    alone = [one(engine, mel=mel, prompt=[3], max_tokens=1).audio.numpy() for mel in mels]
+    for number in range(8):
+        engine.submit(number, mel=mels[number % 2], prompt=[3], max_tokens=1, urgent=bool(number % 2))
+    for number, event in answers(engine, 8).items():
+        assert np.array_equal(event.audio.numpy(), alone[number % 2])
+
+
 def test_sampling_is_the_same_for_a_seed_and_differs_between_seeds(make_engine, mels) -> None:
     engine = make_engine("avx512")
     said = [

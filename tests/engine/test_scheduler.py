@@ -46,8 +46,8 @@ class Record:
 
     async def let_go_in_turn(self, tasks: list[asyncio.Task[None]]) -> None:
         while not all(task.done() for task in tasks):
-            if self.turns:
-                self.gates[self.turns[-1]].set()
+            for turn in self.turns:
+                self.gates[turn].set()
             await asyncio.sleep(0)
 
 
@@ -113,6 +113,17 @@ async def test_a_long_file_keeps_its_share_under_a_flood_of_clips(scheduler: Sch
     await asyncio.sleep(0)
     await record.let_go_in_turn(tasks)
     assert record.turns.index("long-1") <= OLDEST_EVERY
+
+
+async def test_a_long_file_leaves_a_slot_for_clips() -> None:
+    scheduler = Scheduler(3, "test-engine", reserved=1)
+    record = Record(scheduler)
+    tasks = record.start(*(request("long", index) for index in range(20)))
+    await until(lambda: len(record.turns) == 2 and scheduler.queued == 18)
+    tasks += record.start(request("clip", seconds=5))
+    await until(lambda: record.turns[2:] == ["clip-0"])
+    await record.let_go_in_turn(tasks)
+    await scheduler.close()
 
 
 async def test_an_abort_takes_a_queued_request_out_at_once(scheduler: Scheduler) -> None:

@@ -68,6 +68,8 @@ async def measure_fairness(plan: FairnessPlan, target: Target, inputs: Inputs) -
                 tasks.append(group.create_task(_clip_s(target, clip)))
                 await asyncio.sleep(plan.period_s)
         if answer.done():
+            if (status := (await answer).status) != 200:
+                raise SetupError(f"{target.url} answered the long file with {status}; take a shorter one")
             raise SetupError(f"{plan.long_s:g} s were transcribed before the clips were; take a longer file")
         answer.cancel()
     beside = Latency.of(task.result() for task in tasks)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import threading
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
@@ -35,6 +36,9 @@ log = structlog.get_logger()
 
 POLL_S = 1.0
 """How long the thread waits for events before it looks whether it is still wanted."""
+
+RESERVED_EVERY = 8
+"""One slot in so many, but never the only one, is left free for clips by the later chunks of long files."""
 
 NEVER_SPOKEN = (
     "<|startoftranscript|>",
@@ -94,7 +98,8 @@ class NativeEngine:
             slots=max_batch,
             translates=multilingual,
         )
-        self._scheduler = Scheduler(max_batch, "stentor-engine")
+        reserved = math.ceil((max_batch - 1) / RESERVED_EVERY)
+        self._scheduler = Scheduler(max_batch, "stentor-engine", reserved=reserved)
         self._encoded: WeakKeyDictionary[Chunk, tuple[float, Any]] = WeakKeyDictionary()
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._ids = itertools.count()
@@ -216,7 +221,7 @@ class NativeEngine:
             number = next(self._ids)
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._pending[number] = answer
-            self._native.submit(number, **options)
+            self._native.submit(number, urgent=ticket.place.urgent, **options)
             try:
                 event = await ticket.occupy(answer)
             finally:

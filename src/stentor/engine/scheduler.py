@@ -9,13 +9,12 @@ The order is start-time fair queuing (Goyal, Vin and Cheng, SIGCOMM 1996) with a
 its cost: a request that has just come starts at the present virtual time and so goes before the later chunks
 of any long file; of those that start at the same time first chunks go first, and then whoever came first. A
 stream of new requests without end would so keep old ones waiting without end; therefore every eighth turn
-goes to whoever has waited longest.
+goes to whoever has waited longest. Where there are slots enough, later chunks leave some of them free.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +38,11 @@ class Place(NamedTuple):
     start_s: float
     chunk_index: int
     order: int
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it is its request's first chunk, all there is of a short clip."""
+        return self.chunk_index == 0
 
 
 class Ticket:
@@ -117,10 +121,17 @@ class Ticket:
 
 
 class Scheduler:
-    """A fixed number of compute threads and the fair queue before them."""
+    """A fixed number of compute threads and the fair queue before them.
 
-    def __init__(self, slots: int, thread_name: str) -> None:
+    Args:
+        slots: Calls that compute at once.
+        thread_name: What the threads are called.
+        reserved: Slots of these that later chunks of long files leave free, so that a clip finds one.
+    """
+
+    def __init__(self, slots: int, thread_name: str, *, reserved: int = 0) -> None:
         self.slots = slots
+        self._reserved = reserved
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix=thread_name)
         self._queue: list[tuple[Place, asyncio.Future[None]]] = []
         self._order = itertools.count()
@@ -180,7 +191,7 @@ class Scheduler:
 
     def enqueue(self, place: Place, turn: asyncio.Future[None]) -> None:
         """Put a call into the queue; its turn is set when it has a slot."""
-        heapq.heappush(self._queue, (place, turn))
+        self._queue.append((place, turn))
         self._dispatch()
 
     def leave(self, turn: asyncio.Future[None], call: asyncio.Future[Any] | None) -> None:
@@ -209,23 +220,24 @@ class Scheduler:
         return Place(start_s, request.chunk.index, next(self._order))
 
     def _dispatch(self) -> None:
-        while self._queue and self.running < self.slots:
-            self._virtual_s = max(self._virtual_s, self._queue[0][0].start_s)
-            turn = self._next()
+        while self.running < self.slots and (entry := self._next()) is not None:
+            self._virtual_s = max(self._virtual_s, min(self._queue)[0].start_s)
+            self._turns += 1
+            self._queue.remove(entry)
             self.running += 1
-            turn.set_result(None)
+            entry[1].set_result(None)
 
-    def _next(self) -> asyncio.Future[None]:
-        self._turns += 1
-        if self._turns % OLDEST_EVERY:
-            return heapq.heappop(self._queue)[-1]
-        _, oldest = min(self._queue, key=lambda entry: entry[0].order)
-        self._drop(oldest)
-        return oldest
+    def _next(self) -> tuple[Place, asyncio.Future[None]] | None:
+        """Whose turn it is, if anybody's."""
+        waiting = self._queue
+        if self.running >= self.slots - self._reserved:
+            waiting = [entry for entry in waiting if entry[0].urgent]
+        if waiting and (self._turns + 1) % OLDEST_EVERY == 0:
+            return min(self._queue, key=lambda entry: entry[0].order)
+        return min(waiting, default=None)
 
     def _drop(self, turn: asyncio.Future[None]) -> None:
         self._queue = [entry for entry in self._queue if entry[-1] is not turn]
-        heapq.heapify(self._queue)
 
     def _free(self, _: object = None) -> None:
         self.running -= 1
