@@ -221,7 +221,7 @@ class NativeEngine:
             number = next(self._ids)
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._pending[number] = answer
-            self._native.submit(number, urgent=ticket.place.urgent, **options)
+            self._native.submit(number, urgent=ticket.urgent, **options)
             try:
                 event = await ticket.occupy(answer)
             finally:

@@ -40,7 +40,7 @@ class Place(NamedTuple):
     order: int
 
     @property
-    def urgent(self) -> bool:
+    def first(self) -> bool:
         """Whether it is its request's first chunk, all there is of a short clip."""
         return self.chunk_index == 0
 
@@ -54,6 +54,11 @@ class Ticket:
         self._scheduler = scheduler
         self._ended: asyncio.Future[StentorError] = asyncio.get_running_loop().create_future()
         self._call: asyncio.Future[Any] | None = None
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it goes before what is being computed: others are there, and its request has had nothing."""
+        return self.place.first and self._scheduler.requests > 1
 
     def end(self, error: StentorError) -> None:
         """Let whoever waits for a slot, or for a call in it, raise `error`."""
@@ -147,6 +152,11 @@ class Scheduler:
     def queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def requests(self) -> int:
+        """How many have something to compute."""
+        return len(self._open)
+
     @asynccontextmanager
     async def ticket(self, request: EngineRequest) -> AsyncIterator[Ticket]:
         """Take an engine request in for as long as the context lasts.
@@ -231,7 +241,7 @@ class Scheduler:
         """Whose turn it is, if anybody's."""
         waiting = self._queue
         if self.running >= self.slots - self._reserved:
-            waiting = [entry for entry in waiting if entry[0].urgent]
+            waiting = [entry for entry in waiting if entry[0].first]
         if waiting and (self._turns + 1) % OLDEST_EVERY == 0:
             return min(self._queue, key=lambda entry: entry[0].order)
         return min(waiting, default=None)
