@@ -57,7 +57,7 @@ class Ticket:
 
     @property
     def urgent(self) -> bool:
-        """Whether it goes before what is being computed: others are there, and its request has had nothing."""
+        """Whether it goes before what computes already: others are there, and its request has had nothing."""
         return self.place.first and self._scheduler.requests > 1
 
     def end(self, error: StentorError) -> None:
