@@ -1,12 +1,19 @@
-"""Clips decoded in threads, by Stentor's reader and beside it the way others do it with the same library."""
+"""Clips decoded in threads, by Stentor's reader and beside it the way others do it with the same library.
+
+The reader runs with the GIL's turns that Stentor's commands set, the others with Python's own, as in the
+servers that do it so. As many processes, which share no GIL, tell what the machine has in it for the threads.
+"""
 
 from __future__ import annotations
 
 import io
+import multiprocessing
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,10 +30,16 @@ from stentor.audio.reader import ReaderLimits, read_chunks
 from stentor.bench.inputs import CODECS, Inputs
 from stentor.bench.plan import PreprocessPlan
 from stentor.bench.records import Record, median
+from stentor.process import GIL_TURN_S, set_up_process
 from stentor.types import SAMPLE_RATE
 
 GROUP_SAMPLES = 500_000
 """Source: SYSTRAN/faster-whisper audio.py, `_group_frames`."""
+
+PYTHONS_TURN_S = 0.005
+"""Source: Python's documentation of sys.setswitchinterval."""
+
+PROCESSES = "reader, processes"
 
 Decoder: TypeAlias = Callable[[Path], int]
 """Decodes a file to 16 kHz mono float32 and says how many samples came out."""
@@ -111,9 +124,12 @@ def measure_clips(inputs: Inputs, plan: PreprocessPlan) -> Iterator[Record]:
 
 def _compare(format: str, path: Path, threads: int, plan: PreprocessPlan) -> Iterator[Record]:
     runs: dict[str, list[Run]] = defaultdict(list)
-    for repeat in range(plan.repeats):
-        for name in list(DECODERS)[:: 1 if repeat % 2 == 0 else -1]:
-            runs[name].append(_run(DECODERS[name], path, threads, plan.clips))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(threads, spawn, initializer=set_up_process) as processes:
+        list(processes.map(reader, [path] * 2 * threads))  # unmeasured: they start and import
+        for repeat in range(plan.repeats):
+            for name in [*DECODERS, PROCESSES][:: 1 if repeat % 2 == 0 else -1]:
+                runs[name].append(_run_of(name, path, threads, plan.clips, processes))
     for name, own in runs.items():
         pairs = zip(runs["reader"], own, strict=True)
         yield Record(
@@ -128,7 +144,7 @@ def _compare(format: str, path: Path, threads: int, plan: PreprocessPlan) -> Ite
             },
             {
                 "ms": median(run.ms for run in own),
-                "cpu_ms": median(run.cpu_ms for run in own),
+                "cpu_ms": None if name == PROCESSES else median(run.cpu_ms for run in own),
                 "clips_per_s": median(run.clips_per_s for run in own),
                 # Of runs side by side, and then the median: how many times as fast as this one the reader is.
                 "reader_ratio": median(ours.clips_per_s / run.clips_per_s for ours, run in pairs),
@@ -136,9 +152,25 @@ def _compare(format: str, path: Path, threads: int, plan: PreprocessPlan) -> Ite
         )
 
 
-def _run(decode: Decoder, path: Path, threads: int, clips: int) -> Run:
-    with ThreadPoolExecutor(threads) as pool:
-        start_s, cpu_start_s = perf_counter(), process_time()
-        for _ in pool.map(decode, [path] * clips):
-            pass
-        return Run(clips, threads, perf_counter() - start_s, process_time() - cpu_start_s)
+def _run_of(name: str, path: Path, threads: int, clips: int, processes: Executor) -> Run:
+    if name == PROCESSES:
+        return _run(reader, path, threads, clips, processes)
+    with ThreadPoolExecutor(threads) as pool, _turns(GIL_TURN_S if name == "reader" else PYTHONS_TURN_S):
+        return _run(DECODERS[name], path, threads, clips, pool)
+
+
+def _run(decode: Decoder, path: Path, threads: int, clips: int, pool: Executor) -> Run:
+    start_s, cpu_start_s = perf_counter(), process_time()
+    for _ in pool.map(decode, [path] * clips):
+        pass
+    return Run(clips, threads, perf_counter() - start_s, process_time() - cpu_start_s)
+
+
+@contextmanager
+def _turns(turn_s: float) -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(turn_s)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from stentor.config import Settings
 from stentor.engine.fake import FakeEngine
 from stentor.observe.logs import set_up_logs
 from stentor.preprocess import PreprocessPool
+from stentor.process import set_up_process
 
 T = TypeVar("T")
 
@@ -106,5 +106,5 @@ def serve(
 
 
 if __name__ == "__main__":
-    sys.setswitchinterval(0.0005)  # as the command line does
+    set_up_process()  # as the command line does
     typer.run(serve)
