@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 NATIVE := .venv/native
+NODE_CLIENT := tests/conformance/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
 .PHONY: setup serve test check check-native fix bench lock clean
@@ -15,7 +16,7 @@ serve: setup                     ## serve on 127.0.0.1:8000
 test: setup                      ## run the tests
 	$(BIN)/pytest -q
 
-check: setup                     ## lint, types, architecture, tests
+check: setup $(NODE_CLIENT)      ## lint, types, architecture, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -39,6 +40,7 @@ fix: setup                       ## mend what can be mended by machine
 	$(BIN)/clang-format -i native/src/*
 	$(BIN)/python -m stentor.config docs/configuration.md
 	$(BIN)/python -m stentor.api.reference docs/metrics.md
+	$(BIN)/python tests/conformance/page.py docs/conformance.md
 
 bench: setup                     ## load a server of our own with the tests' speech and print RTFx and latencies
 	$(BIN)/python tests/perf/sample.py
@@ -47,7 +49,7 @@ lock: setup                      ## resolve the dependencies anew into requireme
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv native/build
+	rm -rf .venv native/build $(NODE_CLIENT)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -65,3 +67,7 @@ $(NATIVE): $(READY) $(NATIVE_SOURCES)
 	  echo "stentor-native could not be built (.venv/native.log says why): Stentor runs on CTranslate2."; \
 	fi
 	@touch $(NATIVE)
+
+# OpenAI's client for Node asks the server what its client for Python asks; where there is no npm, that test is skipped.
+$(NODE_CLIENT): tests/conformance/package.json
+	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D); fi
