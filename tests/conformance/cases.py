@@ -198,6 +198,9 @@ VAD = {"type": "server_vad", "threshold": 0.000001, "prefix_padding_ms": 100, "s
 CASES = (
     Case("`file`, `model`", {}, "the text, its language, the seconds", is_json),
     Case("`model`", {"model": "fake"}, "by the served name as by `whisper-1`", is_json),
+    Case(
+        "`model`", {"model": "gpt-4o-mini-transcribe"}, "by the names that OpenAI's clients ask for", is_json
+    ),
     Case("`model`", {"model": "none"}, "404 `model_not_found`", Refusal(404, "model_not_found", "model")),
     Case(
         "`file`",
