@@ -22,19 +22,26 @@ def request(temperature: float = 0.0) -> EngineRequest:
 
 
 async def believed(
-    tokenizer: WhisperTokenizer, asked: EngineRequest, passes: dict[float, tuple[str, float]]
-) -> Decoded:
+    tokenizer: WhisperTokenizer,
+    asked: EngineRequest,
+    passes: dict[float, tuple[str, float]],
+    *,
+    no_speech_prob: float = 0.1,
+) -> float | None:
+    """The temperature of the pass that is believed."""
+
     async def decode(temperature: float) -> Decoded:
         text, avg_logprob = passes[temperature]
-        return Decoded(tokenizer.encode(text), temperature, avg_logprob, no_speech_prob=0.1)
+        return Decoded(tokenizer.encode(text), temperature, avg_logprob, no_speech_prob)
 
-    return await convincing(tokenizer, asked, decode)
+    decoded = await convincing(tokenizer, asked, decode)
+    return None if decoded is None else decoded.temperature
 
 
 async def test_the_first_that_convinces(tokenizer: WhisperTokenizer) -> None:
     asked = request()
     passes = {0.0: (" and so on" * 40, -0.1), 0.2: (" mumble", -1.5), 0.4: (" and so on.", -0.4)}
-    assert (await believed(tokenizer, asked, passes)).temperature == 0.4
+    assert await believed(tokenizer, asked, passes) == 0.4
     assert asked.report.fallbacks == ["repetition", "unsure"]
 
 
@@ -42,11 +49,26 @@ async def test_the_likeliest_without_a_loop_when_none_does(tokenizer: WhisperTok
     asked = request()
     passes = {0.0: (" and so on" * 40, -0.1), 0.2: (" one", -1.5), 0.4: (" two", -1.2), 0.6: (" three", -1.4)}
     passes |= {0.8: (" four", -2.0), 1.0: (" five", -3.0)}
-    assert (await believed(tokenizer, asked, passes)).temperature == 0.4
+    assert await believed(tokenizer, asked, passes) == 0.4
     assert len(asked.report.fallbacks) == 5
 
 
 async def test_a_temperature_asked_for_is_the_only_one(tokenizer: WhisperTokenizer) -> None:
     asked = request(temperature=0.6)
-    assert (await believed(tokenizer, asked, {0.6: (" mumble", -1.5)})).temperature == 0.6
+    assert await believed(tokenizer, asked, {0.6: (" mumble", -1.5)}) == 0.6
     assert asked.report.fallbacks == []
+
+
+async def test_people_who_repeat_themselves_are_believed(tokenizer: WhisperTokenizer) -> None:
+    said = " Ever tried, ever failed. No matter, try again. Fail again, fail better."
+    passes = {0.0: (said * 3, -0.15), 0.2: (said * 3, -0.4), 0.4: (said * 3, -0.5), 0.6: (said * 2, -1.5)}
+    passes |= {0.8: (" Never mind.", -1.8), 1.0: (" Eifel", -3.0)}
+    # The model thinks that nobody speaks, and at high temperatures doubts its words as well.
+    assert await believed(tokenizer, request(), passes, no_speech_prob=0.72) == 0.0
+
+
+async def test_nothing_is_believed_over_silence(tokenizer: WhisperTokenizer) -> None:
+    for dream in ((" Thank you.", -1.7), (" and so on" * 40, -0.1)):
+        asked = request()
+        assert await believed(tokenizer, asked, {0.0: dream}, no_speech_prob=0.8) is None
+        assert asked.report.fallbacks == []

@@ -48,9 +48,10 @@ async def hear(
     offset_s = 0.0
     while True:
         decoded = await convincing(tokenizer, request, partial(decode, offset_s))
-        window = read_window(
-            tokenizer, decoded, duration_s - offset_s, offset_s=offset_s, logprobs=options.logprobs
-        )
+        rest_s = duration_s - offset_s
+        window = rules.Window((), rest_s)
+        if decoded is not None:
+            window = read_window(tokenizer, decoded, rest_s, offset_s=offset_s, logprobs=options.logprobs)
         segments = window.segments
         if options.words and segments:
             alignment = await align(offset_s, window.tokens)
@@ -65,25 +66,32 @@ async def convincing(
     tokenizer: WhisperTokenizer,
     request: EngineRequest,
     decode: Callable[[float], Awaitable[Decoded]],
-) -> Decoded:
+) -> Decoded | None:
     """Decode a window until it convinces, at rising temperatures where none was asked for.
 
-    When none convinces, of those that do not repeat themselves the likeliest is taken.
+    When none convinces, of those that are no endless loop the likeliest is taken: people repeat themselves.
+    Whether there is anything to hear, the first pass tells alone: at high temperatures the model doubts its
+    words over speech as well.
 
     Args:
         tokenizer: The model's.
         request: Its `report` is told of each fallback.
         decode: One pass of the decoder at a temperature.
+
+    Returns:
+        The pass that is believed, or None over silence.
     """
     asked = request.options.temperature
     tried: list[tuple[bool, float, Decoded]] = []
     for temperature in (asked,) if asked > 0 else rules.RISING_TEMPERATURES:
         decoded = await decode(temperature)
         text = tokenizer.decode(decoded.tokens)
-        doubt = rules.doubt(text, decoded.no_speech_prob, decoded.avg_logprob)
+        if not tried and rules.is_silence(text, decoded.no_speech_prob, decoded.avg_logprob):
+            return None
+        doubt = rules.doubt(text, decoded.avg_logprob)
         if doubt is None:
             return decoded
-        tried.append((doubt != "repetition", decoded.avg_logprob, decoded))
+        tried.append((not rules.is_loop(text), decoded.avg_logprob, decoded))
         if temperature < rules.RISING_TEMPERATURES[-1] and asked == 0:
             request.report.fallbacks.append(doubt)
     return max(tried, key=lambda attempt: attempt[:2])[2]
@@ -92,7 +100,7 @@ async def convincing(
 def read_window(
     tokenizer: WhisperTokenizer, decoded: Decoded, duration_s: float, *, offset_s: float, logprobs: bool
 ) -> rules.Window:
-    """What a window's tokens say; nothing, to its end, where they are a dream over silence.
+    """What a window's tokens say.
 
     Args:
         tokenizer: The model's.
@@ -101,8 +109,6 @@ def read_window(
         offset_s: Where in the chunk it begins.
         logprobs: Whether the segments shall carry each token's log-probability.
     """
-    if rules.is_silence(tokenizer.decode(decoded.tokens), decoded.no_speech_prob, decoded.avg_logprob):
-        return rules.Window((), duration_s)
     return rules.split_at_timestamps(
         tokenizer,
         decoded.tokens,
