@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from stentor.engine.base import Engine
+from stentor.engine.ct2 import CTranslate2Engine
+from stentor.engine.native import NativeEngine
 from stentor.models import resolve
-from stentor.types import EngineRequest, Samples
+from stentor.types import EngineRequest, Samples, Word
 from support.hearing import heard
+from support.native import skip_unless_native
 
 Load = Callable[..., Engine]
 Requests = Callable[..., EngineRequest]
@@ -53,3 +56,21 @@ async def test_log_probabilities_spell_the_text(
         assert b"".join(token.text for token in segment.logprobs).decode() == segment.text
         assert len(segment.logprobs) == len(segment.tokens)
         assert all(token.logprob <= 0 for token in segment.logprobs)
+
+
+async def test_both_engines_hear_the_words_at_the_same_time(make_request: Requests, opening: Samples) -> None:
+    skip_unless_native()
+    found: list[list[Word]] = []
+    engines: list[Engine] = [
+        NativeEngine(resolve("base"), max_batch=1),
+        CTranslate2Engine(resolve("base"), slots=1, device="cpu"),
+    ]
+    for engine in engines:
+        segments = await heard(engine, make_request("r", opening, language="en", words=True))
+        found.append([word for segment in segments for word in segment.words])
+        await engine.close()
+    native, other = found
+    assert [word.text for word in native] == [word.text for word in other]
+    apart = sorted(abs(one.start_s - two.start_s) for one, two in zip(native, other, strict=True))
+    assert apart[len(apart) * 9 // 10] <= 0.04  # two of the encoder's frames
+    assert apart[-1] < 0.3

@@ -8,8 +8,9 @@ from functools import partial
 
 from stentor.types import EngineOutput, EngineRequest
 from stentor.whisper import rules
-from stentor.whisper.alignment import Alignment, with_words
+from stentor.whisper.alignment import Alignment
 from stentor.whisper.tokenizer import WhisperTokenizer
+from stentor.whisper.words import with_words
 
 MIN_WINDOW_S = 0.5
 """A rest shorter than this is not heard again: no word fits in, and Whisper dreams over scraps."""
@@ -55,7 +56,11 @@ async def hear(
         segments = window.segments
         if options.words and segments:
             alignment = await align(offset_s, window.tokens)
-            segments = with_words(tokenizer, segments, alignment, options.language, offset_s=offset_s)
+            # What comes after is heard again, with words of its own.
+            end_s = offset_s + window.seek_s
+            segments = with_words(
+                tokenizer, segments, alignment, options.language, offset_s=offset_s, end_s=end_s
+            )
         yield EngineOutput(segments)
         offset_s += window.seek_s
         if duration_s - offset_s < MIN_WINDOW_S:

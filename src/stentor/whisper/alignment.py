@@ -1,4 +1,4 @@
-"""Words and when they are spoken, from where the decoder looked while it wrote them.
+"""When tokens are spoken, from where the decoder looked while it wrote them.
 
 Some heads of cross-attention follow the speech. Their weights over the encoder's frames, sharpened and
 averaged, are a map of tokens against time, and the cheapest monotonic way through it (dynamic time warping)
@@ -7,34 +7,19 @@ says when each token begins. Source of the method and its constants: openai/whis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from stentor.types import Segment, Word
-from stentor.whisper.languages import joins_without_spaces
-from stentor.whisper.tokenizer import WhisperTokenizer
-
 FRAMES_PER_S = 50
 """The encoder makes a frame of 20 ms. Source: openai/whisper audio.py, TOKENS_PER_SECOND."""
 
 MEDIAN_WIDTH = 7
 """Frames over which the weights are smoothed."""
-
-LEADING = "\"'“¿([{-"
-TRAILING = "\"'.。,，!！?？:：”)]}、"
-"""Punctuation that belongs to the word after it, and to the word before it."""
-
-SENTENCE_ENDS = ".。!！?？"
-
-MAX_MEDIAN_S = 0.7
-LONG_WORD = 2.0
-"""A word at a sentence's end or beginning that lasts longer than so many medians has a pause in it."""
 
 _MEDIAN_OF_7 = (
     (0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6), (2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4),
@@ -125,80 +110,6 @@ def cheapest_path(cost: Floats) -> tuple[list[int], list[int]]:
     return rows[::-1], columns[::-1]
 
 
-def with_words(
-    tokenizer: WhisperTokenizer,
-    segments: Sequence[Segment],
-    alignment: Alignment,
-    language: str | None,
-    *,
-    offset_s: float,
-) -> tuple[Segment, ...]:
-    """Give the segments of a window their words; joined, a segment's words are its text.
-
-    Args:
-        tokenizer: The model's.
-        segments: Of one window, in order; their tokens are what was aligned.
-        alignment: Of all their tokens together.
-        language: Which decides where words end.
-        offset_s: Where in the chunk the window begins.
-    """
-    spaced = language is None or not joins_without_spaces(language)
-    found: list[Segment] = []
-    first = 0
-    for segment in segments:
-        pieces = list(split_words(tokenizer, segment.tokens, spaced=spaced))
-        edges = list(accumulate((count for _, count in pieces), initial=first))
-        first = edges[-1]
-        words = [
-            Word(
-                text,
-                offset_s + alignment.times_s[begin],
-                offset_s + alignment.times_s[end],
-                float(np.mean(alignment.probabilities[begin:end])),
-            )
-            for (text, _), (begin, end) in zip(pieces, pairwise(edges), strict=True)
-        ]
-        found.append(replace(segment, words=tuple(_within(segment, _without_pauses(words)))))
-    return tuple(found)
-
-
-def split_words(
-    tokenizer: WhisperTokenizer, tokens: Sequence[int], *, spaced: bool
-) -> Iterator[tuple[str, int]]:
-    """Cut tokens into words, each with the number of its tokens: at spaces, or at every character.
-
-    Punctuation stays with its word.
-    """
-    words: list[tuple[str, int]] = []
-    for text, count in _characters(tokenizer, tokens):
-        glued = bool(words) and (
-            (spaced and not text.startswith(" "))
-            or (text != "" and all(character in TRAILING for character in text))
-            or all(character in LEADING for character in words[-1][0].strip())
-        )
-        if glued:
-            words[-1] = (words[-1][0] + text, words[-1][1] + count)
-        else:
-            words.append((text, count))
-    yield from words
-
-
-def _characters(tokenizer: WhisperTokenizer, tokens: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """The shortest runs of tokens that are whole characters."""
-    held, count = b"", 0
-    for at, token in enumerate(tokens):
-        held += tokenizer.bytes_of(token)
-        count += 1
-        try:
-            text = held.decode()
-        except UnicodeDecodeError:
-            if at + 1 < len(tokens):
-                continue
-            text = held.decode(errors="replace")
-        yield text, count
-        held, count = b"", 0
-
-
 def _smoothed(weights: Floats) -> Floats:
     """The running median over `MEDIAN_WIDTH` frames, the edges mirrored."""
     half = MEDIAN_WIDTH // 2
@@ -209,29 +120,3 @@ def _smoothed(weights: Floats) -> Floats:
     for low, high in _MEDIAN_OF_7:
         lanes[low], lanes[high] = np.minimum(lanes[low], lanes[high]), np.maximum(lanes[low], lanes[high])
     return cast(Floats, lanes[half])
-
-
-def _without_pauses(words: Sequence[Word]) -> list[Word]:
-    """Take the pause between sentences out of the words beside it, which the warping leaves nowhere else."""
-    spans = [word.end_s - word.start_s for word in words if word.end_s > word.start_s]
-    if not spans:
-        return list(words)
-    longest_s = LONG_WORD * min(MAX_MEDIAN_S, float(np.median(spans)))
-    found: list[Word] = []
-    for at, word in enumerate(words):
-        if word.end_s - word.start_s > longest_s:
-            if word.text.strip()[-1:] in SENTENCE_ENDS:
-                word = replace(word, end_s=word.start_s + longest_s)
-            elif at == 0 or words[at - 1].text.strip()[-1:] in SENTENCE_ENDS:
-                word = replace(word, start_s=word.end_s - longest_s)
-        found.append(word)
-    return found
-
-
-def _within(segment: Segment, words: Sequence[Word]) -> Iterator[Word]:
-    """The words inside their segment, none before the one before."""
-    from_s = segment.start_s
-    for word in words:
-        start_s = min(max(word.start_s, from_s), segment.end_s)
-        from_s = min(max(word.end_s, start_s), segment.end_s)
-        yield replace(word, start_s=start_s, end_s=from_s)

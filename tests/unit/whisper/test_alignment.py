@@ -1,4 +1,4 @@
-"""Words out of tokens, and times out of attention."""
+"""Times out of attention."""
 
 from __future__ import annotations
 
@@ -7,54 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stentor.models import resolve
-from stentor.types import Segment
-from stentor.whisper.alignment import (
-    Alignment,
-    alignment_of_path,
-    alignment_of_scores,
-    cheapest_path,
-    split_words,
-    with_words,
-)
-from stentor.whisper.tokenizer import WhisperTokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> WhisperTokenizer:
-    return WhisperTokenizer(resolve("tiny.en").directory)
-
-
-def cut(tokenizer: WhisperTokenizer, text: str, *, spaced: bool = True) -> list[str]:
-    return [word for word, _ in split_words(tokenizer, tokenizer.encode(text), spaced=spaced)]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (" It was the best.", [" It", " was", " the", " best."]),
-        (' He said, "unbelievable!"', [" He", " said,", ' "unbelievable!"']),
-        (" (Mr. O'Neill's café)", [" (Mr.", " O'Neill's", " café)"]),
-        (" Well-known 1,250 facts", [" Well-known", " 1,250", " facts"]),
-        ("", []),
-    ],
-)
-def test_words_end_at_spaces_and_keep_their_punctuation(
-    tokenizer: WhisperTokenizer, text: str, words: list[str]
-) -> None:
-    assert cut(tokenizer, text) == words
-
-
-def test_without_spaces_each_character_is_a_word(tokenizer: WhisperTokenizer) -> None:
-    assert cut(tokenizer, "東京は「夜」。", spaced=False) == ["東", "京", "は", "「", "夜", "」。"]
-
-
-@given(text=st.text(max_size=40), spaced=st.booleans())
-def test_words_joined_are_the_text(tokenizer: WhisperTokenizer, text: str, spaced: bool) -> None:
-    tokens = tokenizer.encode(text)
-    pieces = list(split_words(tokenizer, tokens, spaced=spaced))
-    assert "".join(word for word, _ in pieces) == text
-    assert sum(count for _, count in pieces) == len(tokens)
+from stentor.whisper.alignment import alignment_of_path, alignment_of_scores, cheapest_path
 
 
 def brute(cost: np.ndarray) -> float:
@@ -91,34 +44,3 @@ def test_attention_that_follows_the_speech_gives_its_times() -> None:
 
 def test_a_token_begins_with_its_first_frame() -> None:
     assert alignment_of_path([0, 0, 1, 2, 2], [0, 1, 2, 2, 3], [1, 1]).times_s == [0, 0.04, 0.04]
-
-
-@given(seed=st.integers(0, 99))
-def test_words_stay_in_order_and_inside_their_segments(tokenizer: WhisperTokenizer, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    texts = [" One two.", " Three, four? Five."]
-    tokens = [tokenizer.encode(text) for text in texts]
-    segments = [
-        Segment(texts[0], 10.5, 12.0, tokens=tuple(tokens[0])),
-        Segment(texts[1], 12.5, 15.0, tokens=tuple(tokens[1])),
-    ]
-    count = sum(map(len, tokens))
-    times = np.sort(rng.uniform(0, 6, count + 1)).tolist()
-    found = with_words(tokenizer, segments, Alignment(times, [0.5] * count), "en", offset_s=10.0)
-    for segment in found:
-        assert "".join(word.text for word in segment.words) == segment.text
-        edges = [edge for word in segment.words for edge in (word.start_s, word.end_s)]
-        assert edges == sorted(edges)
-        assert segment.start_s <= edges[0]
-        assert edges[-1] <= segment.end_s
-
-
-def test_a_pause_between_sentences_is_in_no_word(tokenizer: WhisperTokenizer) -> None:
-    text = " Well, this is it. Then more was said."
-    tokens = tokenizer.encode(text)
-    times = [0.3 * at for at in range(len(tokens) + 1)]
-    stop = tokens.index(tokenizer.encode(" it")[0]) + 1
-    times[stop + 1 :] = [at + 5 for at in times[stop + 1 :]]  # five seconds of silence after "it"
-    segment = Segment(text, 0, times[-1], tokens=tuple(tokens))
-    (found,) = with_words(tokenizer, [segment], Alignment(times, [1.0] * len(tokens)), "en", offset_s=0)
-    assert max(word.end_s - word.start_s for word in found.words) <= 0.7 * 2
