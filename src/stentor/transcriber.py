@@ -31,7 +31,7 @@ from stentor.observe.tracing import begin
 from stentor.preprocess import PreprocessPool, Steps
 from stentor.structured import task_group, to_its_end
 from stentor.text.stitch import Stitcher
-from stentor.types import Chunk, DecodeOptions, EngineRequest, Part, Segment, Transcript
+from stentor.types import Chunk, DecodeOptions, EngineOutput, EngineRequest, Part, Transcript
 from stentor.whisper.languages import joins_without_spaces
 
 log = structlog.get_logger()
@@ -61,11 +61,11 @@ class AudioRequest:
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
-    """A chunk on its way: the language it is heard in, and the task that hears it, if it holds any sound."""
+    """A chunk on its way: the language it is heard in, and what has been heard; None says that it was all."""
 
     chunk: Chunk
     options: DecodeOptions
-    task: asyncio.Task[list[Segment]] | None
+    outputs: asyncio.Queue[EngineOutput | None] = field(default_factory=asyncio.Queue)
 
 
 class Transcriber:
@@ -114,11 +114,11 @@ class Transcriber:
             under_way: asyncio.Queue[Hearing | None] = asyncio.Queue(max(1, self._window - 2))
             group.create_task(self._advance(chunks, options, calls, group, under_way))
             while (hearing := await under_way.get()) is not None:
-                segments = await hearing.task if hearing.task else []
                 options = hearing.options
-                part = stitcher.add(hearing.chunk, segments, spaced=_spaced(options))
-                if on_part is not None:
-                    await on_part(part)
+                while (output := await hearing.outputs.get()) is not None:
+                    part = stitcher.add(hearing.chunk, output, spaced=_spaced(options))
+                    if on_part is not None:
+                        await on_part(part)
         return stitcher.transcript(language=options.language or FALLBACK_LANGUAGE, task=options.task)
 
     async def _advance(
@@ -135,12 +135,16 @@ class Transcriber:
             self._metrics.decoded(chunk.end_s - decoded_s)
             self._metrics.left_out(max(0.0, round(chunk.end_s - decoded_s - chunk.duration_s, 3)))
             decoded_s = chunk.end_s
-            task = None
-            if not is_silent(chunk.samples):
-                if options.language is None:
-                    options = replace(options, language=await calls.detect_language(chunk, options))
-                task = group.create_task(calls.generate(chunk, options))
-            await under_way.put(Hearing(chunk, options, task))
+            silent = is_silent(chunk.samples)
+            if not silent and options.language is None:
+                options = replace(options, language=await calls.detect_language(chunk, options))
+            hearing = Hearing(chunk, options)
+            if silent:
+                hearing.outputs.put_nowait(EngineOutput((), chunk.duration_s))
+                hearing.outputs.put_nowait(None)
+            else:
+                group.create_task(calls.generate(hearing))
+            await under_way.put(hearing)
         await under_way.put(None)
 
     @asynccontextmanager
@@ -206,14 +210,17 @@ class EngineCalls:
         with self._begun("probe", probe):
             return (await self._engine.detect_language(probe)).language
 
-    async def generate(self, chunk: Chunk, options: DecodeOptions) -> list[Segment]:
+    async def generate(self, hearing: Hearing) -> None:
         """Let the engine hear a chunk."""
+        chunk, heard = hearing.chunk, hearing.outputs
         alone = chunk.index == 0 and chunk.last
         engine_id = self._request_id if alone else f"{self._request_id}-{chunk.index}"
-        request = self._engine_request(engine_id, chunk, options)
+        request = self._engine_request(engine_id, chunk, hearing.options)
         with self._begun("chunk", request):
             async with aclosing(self._engine.generate(request)) as outputs:
-                return [segment async for output in outputs for segment in output.segments]
+                async for output in outputs:
+                    heard.put_nowait(output)
+        heard.put_nowait(None)
 
     def _engine_request(self, engine_id: str, chunk: Chunk, options: DecodeOptions) -> EngineRequest:
         return EngineRequest(engine_id, self._request_id, chunk, options)

@@ -190,9 +190,13 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class EngineOutput:
-    """Segments that have become final, in the chunk's own timeline, since the output before."""
+    """Segments that have become final, in the chunk's own timeline, since the output before.
+
+    `end_s` is how far into the chunk nothing changes any more: its duration, in the last output.
+    """
 
     segments: tuple[Segment, ...]
+    end_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ class LanguageGuess:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The next piece of a transcript in file order: what one chunk said, in the file's own timeline.
+    """The next piece of a transcript in file order: what became final, in the file's own timeline.
 
     `end_s` is how far into the audio the transcript has come, also where nothing was said.
     """

@@ -47,6 +47,8 @@ class Engine(Protocol):
     def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Transcribe one chunk; yields segments as they become final. Whoever iterates closes it.
 
+        There is an output at least, and the last one reaches to the chunk's end.
+
         Raises:
             EngineAborted: Somebody aborted `request.id`.
             EngineError: The engine is dead or has died over it.

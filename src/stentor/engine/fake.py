@@ -63,8 +63,9 @@ class FakeEngine:
         """Answer with the script; see `Engine.generate`."""
         async with self._computing(request) as ticket:
             segments = await ticket.compute(self._script, request)
-        for segment in segments:
-            yield EngineOutput((segment,))
+        for segment in segments[:-1]:
+            yield EngineOutput((segment,), segment.end_s)
+        yield EngineOutput(tuple(segments[-1:]), request.chunk.duration_s)
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         """Answer with the language given; see `Engine.detect_language`."""

@@ -61,10 +61,11 @@ async def hear(
             segments = with_words(
                 tokenizer, segments, alignment, options.language, offset_s=offset_s, end_s=end_s
             )
-        yield EngineOutput(segments)
         offset_s += window.seek_s
         if duration_s - offset_s < MIN_WINDOW_S:
+            yield EngineOutput(segments, duration_s)
             return
+        yield EngineOutput(segments, offset_s)
 
 
 async def convincing(

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from stentor.types import Chunk, Part, Segment, Task, Transcript
+from stentor.types import Chunk, EngineOutput, Part, Segment, Task, Transcript
 
 
 class Stitcher:
-    """Collects what the chunks said, in their order."""
+    """Collects what was heard in the chunks, in their order."""
 
     def __init__(self) -> None:
         self._segments: list[Segment] = []
         self._end_s = 0.0
 
-    def add(self, chunk: Chunk, segments: Iterable[Segment], *, spaced: bool = True) -> Part:
-        """Place the segments of the next chunk into the file's timeline.
+    def add(self, chunk: Chunk, output: EngineOutput, *, spaced: bool = True) -> Part:
+        """Place what was heard next into the file's timeline.
 
         Whisper's tokens carry their own leading spaces, so texts are joined as they are; only at a seam
-        between chunks, where a model may begin without one, a missing space is put in.
+        between outputs, where a model may begin without one, a missing space is put in.
 
         Args:
-            chunk: Where the segments belong.
-            segments: What was said, in the chunk's timeline.
+            chunk: Where it was heard.
+            output: What was said, in the chunk's timeline.
             spaced: Whether the language puts spaces between words.
         """
         placed: list[Segment] = []
-        for segment in segments:
+        for segment in output.segments:
             if not segment.text.strip():
                 continue
             segment = segment.placed(chunk)
@@ -35,8 +34,9 @@ class Stitcher:
                 segment = replace(segment, text=" " + segment.text)
             placed.append(segment)
         self._segments += placed
-        self._end_s = chunk.end_s
-        return Part(tuple(placed), chunk.end_s)
+        whole = output.end_s >= chunk.duration_s
+        self._end_s = chunk.end_s if whole else chunk.file_span(0, output.end_s)[1]
+        return Part(tuple(placed), self._end_s)
 
     def transcript(self, *, language: str, task: Task) -> Transcript:
         """The whole answer."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stentor.text.stitch import Stitcher
-from stentor.types import SAMPLE_RATE, Chunk, Piece, Segment, Word
+from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, Part, Piece, Segment, Word
 
 
 def chunk(index: int, start_s: float, duration_s: float = 10.0) -> Chunk:
@@ -16,10 +16,15 @@ def chunk(index: int, start_s: float, duration_s: float = 10.0) -> Chunk:
     return Chunk(index, round(start_s * SAMPLE_RATE), samples)
 
 
+def add(stitcher: Stitcher, chunk: Chunk, *segments: Segment, spaced: bool = True) -> Part:
+    """Add all that was heard in a chunk."""
+    return stitcher.add(chunk, EngineOutput(segments, chunk.duration_s), spaced=spaced)
+
+
 def test_times_move_to_the_files_timeline_words_too() -> None:
     stitcher = Stitcher()
     word = Word(" two", 1.0, 1.5, 0.9)
-    part = stitcher.add(chunk(3, 71.5), [Segment(" two", 1.0, 2.0, words=(word,))])
+    part = add(stitcher, chunk(3, 71.5), Segment(" two", 1.0, 2.0, words=(word,)))
     assert [(s.start_s, s.end_s) for s in part.segments] == [(72.5, 73.5)]
     assert part.segments[0].words == (Word(" two", 72.5, 73.0, 0.9),)
     assert part.end_s == 81.5
@@ -30,7 +35,7 @@ def test_silence_that_was_left_out_is_in_the_times_again() -> None:
     pieces = (Piece(0, 10 * SAMPLE_RATE), Piece(2 * SAMPLE_RATE, 40 * SAMPLE_RATE))
     packed = Chunk(0, 10 * SAMPLE_RATE, samples, pieces=pieces)
     said = [Segment(" one", 0.5, 2.0), Segment(" two", 2.0, 6.0), Segment(" over", 1.0, 3.0)]
-    part = Stitcher().add(packed, said)
+    part = add(Stitcher(), packed, *said)
     assert [(s.start_s, s.end_s) for s in part.segments] == [(10.5, 12.0), (40.0, 44.0), (11.0, 41.0)]
     assert part.end_s == 44.0
 
@@ -40,7 +45,7 @@ def test_what_begins_or_ends_in_the_pause_at_a_seam_is_on_its_own_side() -> None
     pieces = (Piece(0, 10 * SAMPLE_RATE), Piece(2 * SAMPLE_RATE, 40 * SAMPLE_RATE))
     packed = Chunk(0, 10 * SAMPLE_RATE, samples, pieces=pieces)
     said = [Segment(" early", 1.75, 4.0), Segment(" late", 0.0, 2.25), Segment(" within", 1.9, 2.1)]
-    part = Stitcher().add(packed, said)
+    part = add(Stitcher(), packed, *said)
     spans = [(s.start_s, s.end_s) for s in part.segments]
     assert spans[:2] == [(40.0, 42.0), (10.0, 12.0)]
     assert spans[2] == pytest.approx((40.0, 40.2))
@@ -48,9 +53,9 @@ def test_what_begins_or_ends_in_the_pause_at_a_seam_is_on_its_own_side() -> None
 
 def test_a_seam_gets_the_space_it_lacks_and_no_second_one() -> None:
     stitcher = Stitcher()
-    stitcher.add(chunk(0, 0), [Segment("one", 0, 1), Segment(",", 1, 2)])
-    stitcher.add(chunk(1, 10), [Segment("two", 0, 1)])
-    stitcher.add(chunk(2, 20), [Segment(" three", 0, 1)])
+    add(stitcher, chunk(0, 0), Segment("one", 0, 1), Segment(",", 1, 2))
+    add(stitcher, chunk(1, 10), Segment("two", 0, 1))
+    add(stitcher, chunk(2, 20), Segment(" three", 0, 1))
     transcript = stitcher.transcript(language="en", task="transcribe")
     assert transcript.text == "one, two three"
     assert "".join(s.text for s in transcript.segments).strip() == transcript.text
@@ -58,15 +63,15 @@ def test_a_seam_gets_the_space_it_lacks_and_no_second_one() -> None:
 
 def test_languages_without_spaces_get_none() -> None:
     stitcher = Stitcher()
-    stitcher.add(chunk(0, 0), [Segment("今日は", 0, 1)], spaced=False)
-    stitcher.add(chunk(1, 10), [Segment("晴れ", 0, 1)], spaced=False)
+    add(stitcher, chunk(0, 0), Segment("今日は", 0, 1), spaced=False)
+    add(stitcher, chunk(1, 10), Segment("晴れ", 0, 1), spaced=False)
     assert stitcher.transcript(language="ja", task="transcribe").text == "今日は晴れ"
 
 
 def test_silence_is_an_empty_transcript_with_its_duration() -> None:
     stitcher = Stitcher()
-    stitcher.add(chunk(0, 0), [])
-    stitcher.add(chunk(1, 10), [Segment("  ", 0, 1)])
+    add(stitcher, chunk(0, 0))
+    add(stitcher, chunk(1, 10), Segment("  ", 0, 1))
     transcript = stitcher.transcript(language="en", task="transcribe")
     assert (transcript.text, transcript.segments, transcript.duration_s) == ("", (), 20.0)
 
@@ -75,7 +80,18 @@ def test_silence_is_an_empty_transcript_with_its_duration() -> None:
 def test_every_word_survives_in_order(texts: list[list[str]]) -> None:
     stitcher = Stitcher()
     for index, spoken in enumerate(texts):
-        stitcher.add(chunk(index, index * 10), [Segment(text, 0, 1) for text in spoken])
+        add(stitcher, chunk(index, index * 10), *(Segment(text, 0, 1) for text in spoken))
     text = stitcher.transcript(language="en", task="transcribe").text
     kept = [word for spoken in texts for piece in spoken for word in piece.split()]
     assert "".join(text.split()) == "".join(kept)
+
+
+def test_a_chunk_may_come_in_outputs_each_of_which_tells_how_far_it_is() -> None:
+    stitcher = Stitcher()
+    parts = [
+        stitcher.add(chunk(1, 30), EngineOutput((Segment(" one", 0, 2),), 4.0)),
+        stitcher.add(chunk(1, 30), EngineOutput((Segment("two", 4, 6),), 10.0)),
+    ]
+    assert [part.end_s for part in parts] == [34.0, 40.0]
+    transcript = stitcher.transcript(language="en", task="transcribe")
+    assert (transcript.text, transcript.duration_s) == ("one two", 40.0)
