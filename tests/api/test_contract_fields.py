@@ -10,27 +10,10 @@ from typing import Any
 import openai
 import pytest
 
+from conformance.cases import spoken
 from stentor.engine.fake import FakeEngine
-from stentor.types import EngineRequest, Segment, TokenLogprob, Word
 from support.audio import bursts, write
 from support.server import Served, serving
-
-
-def spoken(request: EngineRequest) -> list[Segment]:
-    """Two words in each chunk, the second of which ends in half a character."""
-    tokens = (TokenLogprob(b" good", -0.1), TokenLogprob(b" caf\xc3", -0.2), TokenLogprob(b"\xa9", -0.3))
-    words = (Word(" good", 0.0, 0.5, 0.9), Word(" café", 0.5, 1.0, 0.8))
-    options = request.options
-    return [
-        Segment(
-            " good café",
-            0.0,
-            1.0,
-            tokens=(1, 2, 3),
-            words=words if options.words else (),
-            logprobs=tokens if options.logprobs else (),
-        )
-    ]
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class Case:
 
 
 def spoken(request: EngineRequest) -> list[Segment]:
-    """What the engine hears in each chunk."""
+    """What the engine hears in each chunk: two words, the second of which ends in half a character."""
     tokens = (TokenLogprob(b" good", -0.1), TokenLogprob(b" caf\xc3", -0.2), TokenLogprob(b"\xa9", -0.3))
     words = (Word(" good", 0.0, 0.5, 0.9), Word(" café", 0.5, 1.0, 0.8))
     options = request.options
