@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest, Samples
+from support.audio import packaged_speech
 
 TWO_CITIES_WORDS = (
     "it was the best of times it was the worst of times it was the age of wisdom it was the age of "
@@ -21,10 +21,7 @@ TWO_CITIES_WORDS = (
 @pytest.fixture(scope="session")
 def two_cities() -> Path:
     """44 s of real speech at 48 kHz: the opening of A Tale of Two Cities."""
-    spec = importlib.util.find_spec("moonshine_voice")  # found, not imported: the package wants PortAudio
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    return Path(next(iter(spec.submodule_search_locations))) / "assets" / "two_cities.wav"
+    return packaged_speech() / "two_cities.wav"
 
 
 @pytest.fixture

@@ -173,7 +173,8 @@ async def test_bare_bytes_are_sniffed(client: openai.AsyncOpenAI, audio: Path) -
 
 
 async def test_models(client: openai.AsyncOpenAI) -> None:
-    assert [model.id async for model in client.models.list()][:2] == ["fake", "whisper-1"]
+    names = ["fake", "whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"]
+    assert [model.id async for model in client.models.list()] == names
     assert (await client.models.retrieve("whisper-1")).id == "whisper-1"
     with pytest.raises(openai.NotFoundError) as refused:
         await client.models.retrieve("gpt-9")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.command import packaged_speech, serve_command
-
-PORT = 8018
+from stentor.bench.servers import serving_model
+from support.audio import packaged_speech
 
 SAID = """
 It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness,
@@ -25,7 +24,7 @@ received, for good or for evil, in the superlative degree of comparison only.
 
 def main(python: str) -> int:
     """Serve, check, stop; returns the check's exit code."""
-    with serve_command(PORT, "--model", "tiny.en") as server:
+    with serving_model("tiny.en") as server:
         check = [python, str(Path(__file__).with_name("check.py")), server.url]
         return subprocess.run(
             [*check, str(packaged_speech() / "two_cities.wav"), SAID], check=False

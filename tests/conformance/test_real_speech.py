@@ -16,14 +16,12 @@ import numpy as np
 import openai
 import pytest
 import pytest_asyncio
-import soundfile
-import soxr
 
 from stentor.config import Settings
 from stentor.engine.choice import load_engine
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, Samples
-from support.audio import write
+from support.audio import speech, write
 from support.server import Served, serving
 
 pytestmark = [
@@ -50,12 +48,6 @@ async def served() -> AsyncIterator[Served]:
 async def client(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
         yield client
-
-
-def speech(path: Path) -> Samples:
-    audio, rate = soundfile.read(path, dtype="float32")
-    resampled: Samples = soxr.resample(audio, rate, SAMPLE_RATE)
-    return resampled
 
 
 def without_pauses(samples: Samples) -> Samples:

@@ -7,14 +7,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-import soundfile
-import soxr
 
 from stentor.engine.base import Engine
 from stentor.engine.ct2 import CTranslate2Engine
 from stentor.engine.native import NativeEngine
 from stentor.models import ModelFiles
 from stentor.types import SAMPLE_RATE, Samples
+from support.audio import speech
 from support.native import skip_unless_native
 
 Load = Callable[..., Engine]
@@ -24,9 +23,7 @@ Load = Callable[..., Engine]
 @pytest.fixture(scope="module")
 def opening(two_cities: Path) -> Samples:
     """As far as "the winter of despair", 21.3 s."""
-    audio, rate = soundfile.read(two_cities, dtype="float32")
-    resampled: Samples = soxr.resample(audio, rate, SAMPLE_RATE)
-    return resampled[: round(21.3 * SAMPLE_RATE)]
+    return speech(two_cities)[: round(21.3 * SAMPLE_RATE)]
 
 
 @pytest.fixture(params=["ctranslate2", "native"])

@@ -8,16 +8,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.command import STENTOR, packaged_speech, serve_command
-
-PORT = 8019
+from stentor.bench.servers import serving_model
+from support.audio import packaged_speech
 
 
 def main() -> int:
     """Serve, load, stop; returns the load's exit code."""
-    with serve_command(PORT) as server:
-        load = [STENTOR, "bench", "load", "--url", server.url, "--manifest", str(packaged_speech())]
-        options = ["--model", "base", "--concurrency", "1,4", "--pid", str(server.pid)]
+    stentor = str(Path(sys.executable).with_name("stentor"))
+    with serving_model("base") as server:
+        load = [stentor, "bench", "load", "--url", server.url, "--manifest", str(packaged_speech())]
+        options = ["--model", server.model, "--concurrency", "1,4", "--pid", str(server.pid)]
         return subprocess.run([*load, *options], check=False).returncode
 
 

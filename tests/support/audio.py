@@ -1,11 +1,13 @@
-"""Small audio files that tests make themselves."""
+"""Audio for tests: files that they make themselves, and the speech that comes with their dependencies."""
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
 import soundfile
+import soxr
 
 from stentor.types import SAMPLE_RATE, Samples
 
@@ -23,6 +25,21 @@ def bursts(seconds: float, *, pause_every_s: float = 10.0, pause_s: float = 0.4)
         start = round(float(start_s) * SAMPLE_RATE)
         samples[start : start + round(pause_s * SAMPLE_RATE)] = 0
     return samples
+
+
+def packaged_speech() -> Path:
+    """A folder of recordings."""
+    spec = importlib.util.find_spec("moonshine_voice")  # found, not imported: the package wants PortAudio
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations))) / "assets"
+
+
+def speech(path: Path) -> Samples:
+    """A mono recording at 16 kHz."""
+    audio, rate = soundfile.read(path, dtype="float32")
+    resampled: Samples = soxr.resample(audio, rate, SAMPLE_RATE)
+    return resampled
 
 
 def write(path: Path, samples: Samples) -> Path:

@@ -109,7 +109,8 @@ def _characters(tokenizer: WhisperTokenizer, tokens: Sequence[int]) -> Iterator[
     text, count = "", 0
     for token in tokens:
         told = tokenizer.bytes_of(token)
-        if count and not 0x80 <= told[0] < 0xC0:  # it does not go on with the character that is held
+        # A token may have no bytes (50256 of the multilingual models); others begin or go on with a character.
+        if count and told and not 0x80 <= told[0] < 0xC0:
             yield text + decoder.decode(b"", final=True), count
             text, count = "", 0
         text += decoder.decode(told)

@@ -62,6 +62,17 @@ def test_half_a_character_spoils_its_own_word_only(tokenizer: WhisperTokenizer) 
     )
 
 
+def test_a_token_without_bytes_is_no_character() -> None:
+    multilingual = WhisperTokenizer(resolve("base").directory)
+    empty = multilingual.eot - 1
+    assert multilingual.bytes_of(empty) == b""
+    whole, half = multilingual.encode(" so it is"), multilingual.encode("東")
+    for tokens in ([empty, *whole, empty], [*whole, half[0], empty, *half[1:]]):
+        pieces = list(split_words(multilingual, tokens, spaced=True))
+        assert "".join(piece.text for piece in pieces) == multilingual.decode(tokens)
+        assert sum(piece.n_tokens for piece in pieces) == len(tokens)
+
+
 def timed(tokenizer: WhisperTokenizer, *lengths: tuple[str, float]) -> list[Word]:
     """The words of a segment whose tokens last so long."""
     tokens = [tokenizer.encode(text) for text, _ in lengths]
