@@ -109,7 +109,7 @@ def _characters(tokenizer: WhisperTokenizer, tokens: Sequence[int]) -> Iterator[
     text, count = "", 0
     for token in tokens:
         told = tokenizer.bytes_of(token)
-        # A token may have no bytes (50256 of the multilingual models); others begin or go on with a character.
+        # A token may have no bytes (50256 of the multilingual models); others begin a character or go on.
         if count and told and not 0x80 <= told[0] < 0xC0:
             yield text + decoder.decode(b"", final=True), count
             text, count = "", 0
