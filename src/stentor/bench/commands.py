@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stentor.bench.calls import Target
     from stentor.bench.report import Measurement
 
-EXTRA_MODULES = frozenset({"httpx", "jiwer", "matplotlib", "psutil", "whisper_normalizer"})
+EXTRA_MODULES = frozenset({"httpx", "jiwer", "matplotlib", "opencc", "psutil", "whisper_normalizer"})
 """What `pip install stentor[bench]` brings."""
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server: speed, latency, errors and word error rate.")
@@ -59,7 +59,7 @@ def load(
 ) -> None:
     """Send every file once at each level of concurrency."""
     levels = _levels(concurrency)
-    with _explained():
+    with explained():
         from stentor.bench.load import LoadPlan, run_load
         from stentor.bench.manifest import load_utterances
         from stentor.bench.report import Measurement, Subject
@@ -94,7 +94,7 @@ def peers(
     json_file: JsonOption = None,
 ) -> None:
     """Transcribe the same files with faster-whisper, in this program: int8, beam 1."""
-    with _explained():
+    with explained():
         from stentor.bench.manifest import load_utterances
         from stentor.bench.peers import PeerPlan, peer_name, run_peer
         from stentor.bench.report import Measurement, Subject
@@ -134,7 +134,7 @@ def preprocess(
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="An SVG: RTFx over workers.")] = None,
 ) -> None:
     """Measure decoding, resampling and cutting, here and in servers started for it."""
-    with _explained():
+    with explained():
         from stentor.bench.plan import FULL, QUICK
         from stentor.bench.preprocess import run_parts
 
@@ -158,7 +158,7 @@ def engine(
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append the rows.")] = None,
 ) -> None:
     """Measure the engines themselves, in this program, on the same chunks with the same weights."""
-    with _explained():
+    with explained():
         from stentor.bench.engine import EnginePlan, cut_chunks, run_engine
         from stentor.bench.manifest import load_utterances
         from stentor.models import resolve
@@ -191,7 +191,7 @@ def cancel(
     api_key: KeyOption = None,
 ) -> None:
     """Leave requests at every stage: how soon is the server free, and how soon does it serve the next?"""
-    with _explained():
+    with explained():
         from stentor.bench.cancel import CancelPlan, run_cancel
         from stentor.bench.servers import serving_model
 
@@ -222,7 +222,7 @@ def chaos(
     api_key: KeyOption = None,
 ) -> None:
     """Send good, broken, slow, oversize and abandoned requests at once; check answers, books and leaks."""
-    with _explained():
+    with explained():
         from stentor.bench.chaos import MAX_UPLOAD_BYTES, ChaosPlan, run_chaos
         from stentor.bench.servers import serving_fake
 
@@ -247,7 +247,7 @@ def fairness(
     api_key: KeyOption = None,
 ) -> None:
     """Send a short clip a second beside a long file: does the file keep the clips waiting?"""
-    with _explained():
+    with explained():
         from stentor.bench.fairness import FairnessPlan, run_fairness
         from stentor.bench.servers import serving_model
 
@@ -278,7 +278,7 @@ def _levels(concurrency: str) -> tuple[int, ...]:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Turn a missing extra, and a plan that cannot be carried out, into one line and exit code 2."""
     try:
         yield

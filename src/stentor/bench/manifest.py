@@ -23,13 +23,34 @@ AUDIO_SUFFIXES = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A part of a file's text, and when its first word begins and its last one ends."""
+
+    text: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Utterance:
-    """A file to send. `text` is None where nobody wrote down what is said; "" says that nothing is."""
+    """A file to send.
+
+    Attributes:
+        path: The file.
+        seconds: How long it is, where that is known.
+        language: A code, where it is known.
+        text: None where nobody wrote down what is said; "" says that nothing is.
+        corpus: What it is counted with; the first folder of its path where the manifest does not say.
+        marks: Parts of the text whose times are known, in order; together they are the text, or there are
+            none.
+    """
 
     path: Path
     seconds: float | None
     language: str | None
     text: str | None
+    corpus: str = ""
+    marks: tuple[Mark, ...] = ()
 
 
 def load_utterances(
@@ -38,7 +59,8 @@ def load_utterances(
     """Read a manifest, or look through a directory, and keep what the filters let pass.
 
     A manifest has one JSON object a line: `path` relative to the manifest, and where known `seconds`,
-    `language` and `text`. A directory gives its audio files in order of their names, without references.
+    `language`, `text`, `corpus`, and `marks`: objects with `text`, `start_s` and `end_s`. A directory gives
+    its audio files in order of their names, without references.
 
     Args:
         source: A manifest.jsonl or a directory.
@@ -79,16 +101,26 @@ def _from_manifest(manifest: Path, prefix: str) -> Iterator[Utterance]:
 def _parse(line: str, folder: Path) -> tuple[str, Utterance]:
     record = json.loads(line)
     relative, seconds = record["path"], record.get("seconds")
-    texts = (record.get("language"), record.get("text"))
+    texts = (record.get("language"), record.get("text"), record.get("corpus", _corpus(str(relative))))
     if not isinstance(relative, str) or not all(text is None or isinstance(text, str) for text in texts):
-        raise TypeError("path, language and text are strings")
-    return relative, Utterance(folder / relative, None if seconds is None else float(seconds), *texts)
+        raise TypeError("path, language, text and corpus are strings")
+    marks = tuple(
+        Mark(str(mark["text"]), float(mark["start_s"]), float(mark["end_s"]))
+        for mark in record.get("marks", ())
+    )
+    return relative, Utterance(folder / relative, None if seconds is None else float(seconds), *texts, marks)
 
 
 def _from_directory(folder: Path, prefix: str) -> Iterator[Utterance]:
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in AUDIO_SUFFIXES and path.relative_to(folder).as_posix().startswith(prefix):
-            yield Utterance(path, _seconds(path), language=None, text=None)
+        relative = path.relative_to(folder).as_posix()
+        if path.suffix.lower() in AUDIO_SUFFIXES and relative.startswith(prefix):
+            yield Utterance(path, _seconds(path), language=None, text=None, corpus=_corpus(relative))
+
+
+def _corpus(relative: str) -> str:
+    folder, slash, _ = relative.partition("/")
+    return folder if slash else ""
 
 
 def _seconds(path: Path) -> float | None:

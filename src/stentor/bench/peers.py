@@ -42,14 +42,33 @@ class PeerPlan:
     cpu_threads: int = 0
 
 
-class _Segment(Protocol):
+class PeerWord(Protocol):
+    """faster-whisper's Word."""
+
+    word: str
+    start: float
+    end: float
+
+
+class PeerSegment(Protocol):
+    """faster-whisper's Segment; `words` only where they were asked for."""
+
     text: str
+    start: float
+    end: float
+    words: list[PeerWord] | None
 
 
-class _Model(Protocol):
+class PeerInfo(Protocol):
+    """faster-whisper's TranscriptionInfo."""
+
+    language: str
+
+
+class PeerModel(Protocol):
     """What WhisperModel and BatchedInferencePipeline have in common."""
 
-    def transcribe(self, audio: str, **options: Any) -> tuple[Iterable[_Segment], object]: ...
+    def transcribe(self, audio: str, **options: Any) -> tuple[Iterable[PeerSegment], PeerInfo]: ...
 
 
 def run_peer(plan: PeerPlan) -> LevelResult:
@@ -58,7 +77,9 @@ def run_peer(plan: PeerPlan) -> LevelResult:
     Raises:
         SetupError: faster-whisper is not installed, or cannot load the model.
     """
-    model = _load(plan)
+    model = load_peer(
+        plan.model_dir, batch_size=plan.batch_size, device=plan.device, cpu_threads=plan.cpu_threads
+    )
     tree = PidTree(os.getpid())
     requests = []
     start_s = perf_counter()
@@ -75,28 +96,40 @@ def peer_name(plan: PeerPlan) -> str:
     return f"faster-whisper{mode} {plan.model_dir.name}"
 
 
-def _load(plan: PeerPlan) -> _Model:
+def load_peer(
+    model_dir: Path,
+    *,
+    compute_type: str = COMPUTE_TYPE,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    cpu_threads: int = 0,
+) -> PeerModel:
+    """Load CTranslate2 weights into faster-whisper; see `PeerPlan`.
+
+    Raises:
+        SetupError: faster-whisper is not installed, or cannot load the model.
+    """
     try:
         # Imported by name: no extra of ours brings it, so a type checker cannot count on finding it.
         library = import_module("faster_whisper")
     except ModuleNotFoundError as error:
         raise SetupError(f"{error.name} is not installed: pip install faster-whisper") from error
     try:
-        model: _Model = library.WhisperModel(
-            str(plan.model_dir),
-            device=plan.device,
-            compute_type=COMPUTE_TYPE,
-            cpu_threads=plan.cpu_threads,
+        model: PeerModel = library.WhisperModel(
+            str(model_dir),
+            device=device,
+            compute_type=compute_type,
+            cpu_threads=cpu_threads,
             local_files_only=True,
         )
     except (OSError, RuntimeError, ValueError) as error:
-        raise SetupError(f"faster-whisper cannot load {plan.model_dir}: {error}") from error
-    if plan.batch_size is not None:
+        raise SetupError(f"faster-whisper cannot load {model_dir}: {error}") from error
+    if batch_size is not None:
         model = library.BatchedInferencePipeline(model)
     return model
 
 
-def _transcribe(model: _Model, plan: PeerPlan, utterance: Utterance) -> RequestResult:
+def _transcribe(model: PeerModel, plan: PeerPlan, utterance: Utterance) -> RequestResult:
     options: dict[str, object] = {"beam_size": BEAM_SIZE}
     if plan.send_language:
         options["language"] = utterance.language

@@ -153,14 +153,14 @@ def show(measurements: Sequence[Measurement], console: Console) -> None:
         return
     last = measurements[-1]
     rows = [[name, *map(cell, measurements)] for name, cell in _FIGURES.items()]
-    _print_table(
+    print_table(
         console,
         last.subject.model + (f" at {last.subject.url}" if last.subject.url else ""),
         ["in flight", *(str(measurement.level.concurrency) for measurement in measurements)],
         [row for row in rows if set(row[1:]) != {_NONE}],
     )
     if len(last.score.languages) > 1:
-        _print_table(
+        print_table(
             console,
             f"languages, {last.level.concurrency} in flight",
             ["language", "unit", "error %", "of", "substituted", "deleted", "inserted"],
@@ -176,7 +176,8 @@ def show(measurements: Sequence[Measurement], console: Console) -> None:
         console.print(f"{times} × {error}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_table(console: Console, title: str, header: list[str], rows: list[list[str]]) -> None:
+def print_table(console: Console, title: str, header: list[str], rows: list[list[str]]) -> None:
+    """Print a table: framed on a terminal, plain columns elsewhere."""
     if console.is_terminal:
         table = Table(*header, title=title)
         for column in table.columns:

@@ -1,7 +1,8 @@
 """Word and character error rates over a corpus.
 
 Texts are normalised as in the Whisper paper (Radford et al. 2022, appendix C): the English normaliser for
-English, the basic one for other languages, and split into letters where words are not written apart.
+English, the basic one for other languages, and split into letters where words are not written apart; Chinese
+in simplified characters.
 Rates are the corpus' (sum of edits / sum of reference units), so a short file weighs what it holds. Words
 and characters are never added up with each other: a mixed corpus has one total of each.
 """
@@ -16,6 +17,7 @@ from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
 import jiwer
+from opencc import OpenCC
 
 with warnings.catch_warnings():
     # whisper-normalizer 0.1.15 has a "\X" in a docstring; Python complains when it compiles that.
@@ -28,6 +30,10 @@ Unit: TypeAlias = Literal["word", "character"]
 
 UNKNOWN_LANGUAGE = "und"
 """ISO 639-2 for a language that nobody named."""
+
+
+CHINESE = frozenset({"zh", "yue"})
+"""Models answer in traditional or simplified characters as they please; both are compared as simplified."""
 
 
 class _Normalizer(Protocol):
@@ -101,6 +107,16 @@ def score(pairs: Iterable[Pair]) -> Score:
     return Score({language: _count(language, spoken[language]) for language in sorted(spoken)})
 
 
+def tokens(text: str, language: str | None) -> list[str]:
+    """What a text's edits are counted in: its words, or its characters, after normalising."""
+    return _normalizer(_primary(language))(text).split()
+
+
+def unit_of(language: str | None) -> Unit:
+    """What errors in a language are counted in."""
+    return "character" if joins_without_spaces(_primary(language)) else "word"
+
+
 def _primary(language: str | None) -> str:
     """Reduce a tag such as "zh-TW" to its first part."""
     return language.lower().split("-")[0] if language else UNKNOWN_LANGUAGE
@@ -113,7 +129,7 @@ def _count(language: str, pairs: list[Pair]) -> ErrorCount:
         [normalize(pair.reference) for pair in pairs], [normalize(pair.hypothesis) for pair in pairs]
     )
     return ErrorCount(
-        unit="character" if joins_without_spaces(language) else "word",
+        unit=unit_of(language),
         references=output.hits + output.substitutions + output.deletions,
         substitutions=output.substitutions,
         deletions=output.deletions,
@@ -121,10 +137,13 @@ def _count(language: str, pairs: list[Pair]) -> ErrorCount:
     )
 
 
-@cache  # The English one reads its table of spellings when it is made.
+@cache  # They read their tables of spellings or characters when they are made.
 def _normalizer(language: str) -> _Normalizer:
     if language == "en":
         english: _Normalizer = EnglishTextNormalizer()
         return english
     basic: _Normalizer = BasicTextNormalizer(split_letters=joins_without_spaces(language))
+    if language in CHINESE:
+        simplify: _Normalizer = OpenCC("t2s").convert
+        return lambda text: basic(simplify(text))
     return basic

@@ -24,4 +24,5 @@ def engine_of(settings: Settings) -> Callable[[], Engine]:
         slots=settings.resolved_engine_slots,
         device=settings.device,
         max_batch=settings.max_batch,
+        compute_type=settings.compute_type,
     )

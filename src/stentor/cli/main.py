@@ -1,4 +1,4 @@
-"""The command line: `stentor serve`, `transcribe`, `models`, `bench`."""
+"""The command line: `stentor serve`, `transcribe`, `models`, `bench`, `eval`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from stentor import __version__
 from stentor.bench import commands
-from stentor.cli import serve, transcribe
+from stentor.cli import evaluate, serve, transcribe
 from stentor.errors import SetupError
 from stentor.process import set_up_process
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("transcribe")(transcribe.transcribe)
+app.command("eval")(evaluate.evaluate)
 app.add_typer(commands.app, name="bench")
 
 

@@ -16,7 +16,13 @@ EngineName: TypeAlias = Literal["auto", "native", "ctranslate2"]
 
 
 def load_engine(
-    model: ModelFiles, *, name: EngineName = "auto", slots: int, device: str, max_batch: int
+    model: ModelFiles,
+    *,
+    name: EngineName = "auto",
+    slots: int,
+    device: str,
+    max_batch: int,
+    compute_type: str | None = None,
 ) -> Engine:
     """Load a model into the engine asked for, or the one that suits this machine; about a second for base.
 
@@ -29,6 +35,7 @@ def load_engine(
         slots: Chunks that CTranslate2 computes at once.
         device: `cpu`, `cuda` or `auto`.
         max_batch: Chunks that the native engine computes at once.
+        compute_type: What CTranslate2 computes in; see there.
 
     Raises:
         ModelError: The engine asked for does not run here, or no runtime can load the model.
@@ -52,7 +59,7 @@ def load_engine(
         log.info("running on CTranslate2", why_not_native=reason)
     from stentor.engine.ct2 import CTranslate2Engine
 
-    return CTranslate2Engine(model, slots=slots, device=device)
+    return CTranslate2Engine(model, slots=slots, device=device, compute_type=compute_type)
 
 
 def _why_not_native(device: str, *, required: bool) -> str | None:
