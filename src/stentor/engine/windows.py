@@ -9,6 +9,7 @@ from functools import partial
 from stentor.types import EngineOutput, EngineRequest
 from stentor.whisper import rules
 from stentor.whisper.alignment import Alignment
+from stentor.whisper.pauses import pauses
 from stentor.whisper.tokenizer import WhisperTokenizer
 from stentor.whisper.words import with_words
 
@@ -46,7 +47,8 @@ async def hear(
         align: When these text tokens of the window are spoken; asked for where words are.
     """
     options, duration_s = request.options, request.chunk.duration_s
-    offset_s = 0.0
+    offset_s = spoken_to_s = 0.0
+    quiet = pauses(request.chunk.samples) if options.words else ()
     while True:
         decoded = await convincing(tokenizer, request, partial(decode, offset_s))
         rest_s = duration_s - offset_s
@@ -56,11 +58,18 @@ async def hear(
         segments = window.segments
         if options.words and segments:
             alignment = await align(offset_s, window.tokens)
-            # What comes after is heard again, with words of its own.
             end_s = offset_s + window.seek_s
             segments = with_words(
-                tokenizer, segments, alignment, options.language, offset_s=offset_s, end_s=end_s
+                tokenizer,
+                segments,
+                alignment,
+                options.language,
+                offset_s=offset_s,
+                from_s=spoken_to_s,
+                end_s=end_s,
+                quiet=quiet,
             )
+            spoken_to_s = max(segment.end_s for segment in segments)
         offset_s += window.seek_s
         if duration_s - offset_s < MIN_WINDOW_S:
             yield EngineOutput(segments, duration_s)

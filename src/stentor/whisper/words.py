@@ -16,6 +16,7 @@ import numpy as np
 from stentor.types import Segment, Word
 from stentor.whisper.alignment import Alignment
 from stentor.whisper.languages import joins_without_spaces
+from stentor.whisper.pauses import Pause, between
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 LEADING = "\"'“¿([{-"
@@ -54,7 +55,9 @@ def with_words(
     language: str | None,
     *,
     offset_s: float,
+    from_s: float,
     end_s: float,
+    quiet: Sequence[Pause],
 ) -> tuple[Segment, ...]:
     """Give the segments of a window their words; joined, a segment's words are its text.
 
@@ -67,12 +70,15 @@ def with_words(
         alignment: Of all their tokens together.
         language: Which decides where words end.
         offset_s: Where in the chunk the window begins.
-        end_s: Where in the chunk no word of the window is any more.
+        from_s: Where in the chunk the words before it have ended.
+        end_s: Where in the chunk the window's words have ended, but for the last sound of the last one.
+        quiet: The chunk's pauses.
     """
     spaced = language is None or not joins_without_spaces(language)
     cut = [list(split_words(tokenizer, segment.tokens, spaced=spaced)) for segment in segments]
     pieces = [piece for of_segment in cut for piece in of_segment]
-    words = iter(_timed(pieces, alignment, offset_s, end_s))
+    timed = list(_timed(pieces, alignment, offset_s, from_s, end_s))
+    words = iter(between(timed, [pause for pause in quiet if from_s <= pause.end_s]))
     found: list[Segment] = []
     for segment, of_segment in zip(segments, cut, strict=True):
         own = tuple(next(words) for _ in of_segment)
@@ -122,8 +128,10 @@ def _characters(tokenizer: WhisperTokenizer, tokens: Sequence[int]) -> Iterator[
         yield text + decoder.decode(b"", final=True), count
 
 
-def _timed(pieces: Sequence[Piece], alignment: Alignment, offset_s: float, end_s: float) -> Iterator[Word]:
-    """The words, in order, between the two times."""
+def _timed(
+    pieces: Sequence[Piece], alignment: Alignment, offset_s: float, from_s: float, end_s: float
+) -> Iterator[Word]:
+    """The words, in order, between the last two times."""
     spans, probabilities, first = [], [], 0
     for piece in pieces:
         last = first + piece.n_tokens
@@ -131,7 +139,6 @@ def _timed(pieces: Sequence[Piece], alignment: Alignment, offset_s: float, end_s
         spans.append(Span(times_s[first], times_s[last - piece.n_closing], times_s[last]))
         probabilities.append(float(np.mean(alignment.probabilities[first:last])))
         first = last
-    from_s = offset_s
     for piece, span, probability in zip(pieces, _without_pauses(pieces, spans), probabilities, strict=True):
         start_s = min(max(offset_s + span.start_s, from_s), end_s)
         from_s = min(max(offset_s + span.spoken_to_s, start_s), end_s)

@@ -81,7 +81,9 @@ def timed(tokenizer: WhisperTokenizer, *lengths: tuple[str, float]) -> list[Word
     text = "".join(text for text, _ in lengths)
     segment = Segment(text, 0, times[-1], tokens=tuple(token for each in tokens for token in each))
     alignment = Alignment(times, [1.0] * len(lengths))
-    (found,) = with_words(tokenizer, [segment], alignment, "en", offset_s=0, end_s=times[-1])
+    (found,) = with_words(
+        tokenizer, [segment], alignment, "en", offset_s=0, from_s=0, end_s=times[-1], quiet=()
+    )
     return list(found.words)
 
 
@@ -113,7 +115,7 @@ def test_words_stay_in_order_and_make_the_times_of_their_segments(
     count = sum(map(len, tokens))
     times = np.sort(rng.uniform(0, 6, count + 1)).tolist()
     alignment = Alignment(times, [0.5] * count)
-    found = with_words(tokenizer, segments, alignment, "en", offset_s=10.0, end_s=15.0)
+    found = with_words(tokenizer, segments, alignment, "en", offset_s=10.0, from_s=10.0, end_s=15.0, quiet=())
     for segment in found:
         assert "".join(word.text for word in segment.words) == segment.text
         assert (segment.start_s, segment.end_s) == (segment.words[0].start_s, segment.words[-1].end_s)
@@ -131,5 +133,7 @@ def test_a_pause_between_sentences_is_in_no_word(tokenizer: WhisperTokenizer) ->
     times[stop + 1 :] = [at + 5 for at in times[stop + 1 :]]  # five seconds of silence after "it"
     segment = Segment(text, 0, times[-1], tokens=tuple(tokens))
     alignment = Alignment(times, [1.0] * len(tokens))
-    (found,) = with_words(tokenizer, [segment], alignment, "en", offset_s=0, end_s=times[-1])
+    (found,) = with_words(
+        tokenizer, [segment], alignment, "en", offset_s=0, from_s=0, end_s=times[-1], quiet=()
+    )
     assert max(word.end_s - word.start_s for word in found.words) <= 0.7 * 2

@@ -1,0 +1,106 @@
+"""Where nobody speaks, and so where the words beside it end and begin.
+
+Where a decoder looks tells when a word is spoken to a few tenths of a second; its last sound often goes on
+while the decoder already looks at the next word. Where there is a pause, the sound itself tells better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from stentor.types import SAMPLE_RATE, Samples, Word
+
+FRAME_SAMPLES = SAMPLE_RATE // 100
+
+SHORTEST_S = 0.1
+"""Shorter ones are in the middle of words: the closure before a p or a t lasts up to 0.08 s."""
+
+BELOW_SPEECH_DB = 30.0
+"""What is so far below the loud parts of speech is no speech."""
+
+ABOVE_NOISE = 0.3
+"""Where noise leaves less room: so far up from the noise to the speech, in dB, is still noise."""
+
+LEAST_RANGE_DB = 12.0
+"""Where speech is not louder than the rest by so much, levels tell nothing: music, hum, many voices."""
+
+REACH_S = 1.0
+"""A pause farther from where two words meet is not theirs."""
+
+SHORTEST_WORD_S = 0.04
+
+
+class Pause(NamedTuple):
+    """A stretch without speech."""
+
+    start_s: float
+    end_s: float
+
+
+def pauses(samples: Samples) -> tuple[Pause, ...]:
+    """The pauses in a chunk, in order; its edges are pauses as well, if only of no length.
+
+    There are none where speech cannot be told from the rest by its level.
+
+    Args:
+        samples: The chunk's.
+    """
+    frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
+    if not len(frames):
+        return ()
+    level_db = 10 * np.log10(np.einsum("ij,ij->i", frames, frames) / FRAME_SAMPLES + 1e-10)
+    noise_db, speech_db = np.percentile(level_db, (5, 95))
+    if speech_db - noise_db < LEAST_RANGE_DB:
+        return ()
+    limit_db = max(speech_db - BELOW_SPEECH_DB, noise_db + ABOVE_NOISE * (speech_db - noise_db))
+    quiet = np.pad(level_db < limit_db, 1, constant_values=True)  # the edges
+    flips = np.flatnonzero(np.diff(quiet.astype(np.int8), prepend=0, append=0))
+    spans = np.clip(flips.reshape(-1, 2) - 1, 0, len(quiet) - 2) * (FRAME_SAMPLES / SAMPLE_RATE)
+    found = [Pause(float(start_s), float(end_s)) for start_s, end_s in spans]
+    return tuple(
+        pause
+        for place, pause in enumerate(found)
+        if place in (0, len(found) - 1) or pause.end_s - pause.start_s >= SHORTEST_S
+    )
+
+
+def between(words: Sequence[Word], pauses: Sequence[Pause]) -> list[Word]:
+    """Move the ends and beginnings of words to the edges of the pause between them, where there is one.
+
+    Args:
+        words: In order.
+        pauses: In order, in the words' timeline.
+    """
+    if not words:
+        return []
+    found = list(words)
+    chosen: dict[int, Pause] = {}
+    for pause in pauses:
+        place = _nearest(words, pause)
+        if place is not None and (place not in chosen or _length_s(pause) > _length_s(chosen[place])):
+            chosen[place] = pause
+    for place, pause in chosen.items():
+        if place > 0 and pause.start_s >= found[place - 1].start_s + SHORTEST_WORD_S:
+            found[place - 1] = replace(found[place - 1], end_s=pause.start_s)
+        if place < len(found) and pause.end_s <= found[place].end_s - SHORTEST_WORD_S:
+            found[place] = replace(found[place], start_s=pause.end_s)
+    return found
+
+
+def _nearest(words: Sequence[Word], pause: Pause) -> int | None:
+    """Before which word a pause is; None where it is before none, and not after the last either."""
+    distances = []
+    for place in range(len(words) + 1):
+        ended_s = words[place - 1].end_s if place else words[0].start_s
+        begins_s = words[place].start_s if place < len(words) else words[-1].end_s
+        distances.append(max(0.0, pause.start_s - begins_s, ended_s - pause.end_s))
+    place = int(np.argmin(distances))
+    return place if distances[place] <= REACH_S else None
+
+
+def _length_s(pause: Pause) -> float:
+    return pause.end_s - pause.start_s
