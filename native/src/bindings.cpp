@@ -63,7 +63,7 @@ void check_tokens(const std::vector<int>& tokens, int vocabulary, const char* wh
 
 void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const EncodedAudio& audio,
             std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
-            std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent) {
+            std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent, int beams) {
   const ModelShape& shape = engine.model().shape;
   Request request;
   request.id = id;
@@ -80,6 +80,9 @@ void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& 
   check_tokens(prompt, shape.vocabulary, "the prompt");
   check_tokens(probed, shape.vocabulary, "probed");
   if (!(temperature >= 0)) throw std::invalid_argument("a temperature is not negative");
+  if (beams < 1 || beams > engine.max_beams())
+    throw std::invalid_argument("a request has 1 to " + std::to_string(engine.max_beams()) + " beams");
+  request.beams = beams;
   request.audio = audio;
   request.prompt = std::move(prompt);
   request.start = start;
@@ -166,10 +169,12 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
           "__init__",
           [emulated](Engine* self, const nb::callable& tensor, int mels, int width, int encoder_layers,
                      int decoder_layers, const Vocabulary& vocabulary, std::vector<std::pair<int, int>> alignment_heads,
-                     int max_batch, int threads, double encode_share, double patient_share,
+                     int max_batch, int max_beams, int threads, double encode_share, double patient_share,
                      const std::string& backend) {
             const MicroKernels& micro = find_kernels(backend, emulated);
             if (max_batch < 1) throw std::invalid_argument("max_batch is at least 1");
+            if (max_beams < 1 || max_beams > kMaxBeams)
+              throw std::invalid_argument("max_beams is 1 to " + std::to_string(kMaxBeams));
             check_tokens(vocabulary.suppressed, vocabulary.size, "suppressed");
             check_tokens(vocabulary.suppressed_at_begin, vocabulary.size, "suppressed_at_begin");
             ModelShape shape{mels, width, encoder_layers, decoder_layers, vocabulary.size};
@@ -178,22 +183,22 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
                 throw std::invalid_argument("an alignment head is outside the network");
             auto model = load(shape, tensor);
             new (self) Engine(std::move(model), micro, vocabulary, std::move(alignment_heads),
-                              {max_batch, threads > 0 ? threads : usable_processors(), encode_share, patient_share});
+                              {max_batch, max_beams, threads > 0 ? threads : usable_processors(), encode_share, patient_share});
           },
           "tensor"_a, nb::kw_only(), "mels"_a, "width"_a, "encoder_layers"_a, "decoder_layers"_a, "vocabulary"_a,
-          "alignment_heads"_a, "max_batch"_a, "threads"_a = 0, "encode_share"_a = 0.9, "patient_share"_a = 0.125,
+          "alignment_heads"_a, "max_batch"_a, "max_beams"_a = 1, "threads"_a = 0, "encode_share"_a = 0.9, "patient_share"_a = 0.125,
           "backend"_a = "auto")
       .def(
           "submit",
           [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,
              std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
-             std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent) {
+             std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent, int beams) {
             submit(engine, id, mel, audio ? audio->audio : nullptr, std::move(prompt), kind, start, timestamps,
-                   temperature, seed, max_tokens, std::move(probed), urgent);
+                   temperature, seed, max_tokens, std::move(probed), urgent, beams);
           },
           "id"_a, nb::kw_only(), "mel"_a = nb::none(), "audio"_a = nb::none(), "prompt"_a, "kind"_a = "transcribe",
           "start"_a = 0, "timestamps"_a = true, "temperature"_a = 0.0f, "seed"_a = 0, "max_tokens"_a = 224,
-          "probed"_a = std::vector<int>(), "urgent"_a = false)
+          "probed"_a = std::vector<int>(), "urgent"_a = false, "beams"_a = 1)
       .def("abort", &Engine::abort, "ids"_a)
       .def("events", &Engine::events, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Engine::close, nb::call_guard<nb::gil_scoped_release>())

@@ -6,23 +6,26 @@
 namespace stentor {
 namespace {
 
-// Rows beyond one per slot, for prompts: a whole previous text of 224 tokens takes a few steps.
+// Rows beyond one per lane, for prompts: a whole previous text of 224 tokens takes a few steps.
 constexpr int kPromptRows = 64;
 
 // Pairs of panels that a thread takes at once in a product of few rows: 128 outputs.
 constexpr int kPairsAtOnce = 4;
 
+constexpr std::ptrdiff_t kValues = kMaxPositions * kHeadWidth;  // from a head's keys to its values
+
 constexpr std::size_t kRowBlock = 32;  // products may read and write whole blocks of rows
 
 }  // namespace
 
-Decoder::Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots,
+Decoder::Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots, int lanes,
                  std::vector<std::pair<int, int>> alignment_heads)
     : model_(model),
       micro_(micro),
       pool_(pool),
       slots_(slots),
-      max_rows_(slots + kPromptRows),
+      lanes_(lanes),
+      max_rows_(slots * lanes + kPromptRows),
       alignment_heads_(std::move(alignment_heads)) {
   const std::size_t rows = round_up(max_rows_, kRowBlock) + kRowBlock;
   const std::size_t width = static_cast<std::size_t>(model.shape.width);
@@ -39,7 +42,7 @@ Decoder::Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool
 }
 
 std::size_t Decoder::slot_bytes() const {
-  return static_cast<std::size_t>(model_.shape.decoder_layers) * model_.shape.width * 2 * kMaxPositions * sizeof(bf16);
+  return static_cast<std::size_t>(model_.shape.decoder_layers) * lanes_ * lane_stride() * sizeof(bf16);
 }
 
 std::size_t Decoder::bytes() const {
@@ -50,9 +53,13 @@ std::size_t Decoder::bytes() const {
   return total;
 }
 
-bf16* Decoder::keys(int layer, int slot, int head) {
-  const std::size_t index = (static_cast<std::size_t>(layer) * slots_ + slot) * model_.shape.heads() + head;
-  return cache_.data() + index * 2 * kMaxPositions * kHeadWidth;
+std::ptrdiff_t Decoder::lane_stride() const {
+  return static_cast<std::ptrdiff_t>(model_.shape.width) * 2 * kMaxPositions;
+}
+
+bf16* Decoder::keys(int layer, int slot, int lane, int head) {
+  const std::ptrdiff_t index = (static_cast<std::ptrdiff_t>(layer) * slots_ + slot) * lanes_ + lane;
+  return cache_.data() + index * lane_stride() + static_cast<std::ptrdiff_t>(head) * 2 * kMaxPositions * kHeadWidth;
 }
 
 void Decoder::step(const std::vector<DecoderRow>& rows) {
@@ -119,17 +126,17 @@ void Decoder::attend_to_text(int layer, const std::vector<DecoderRow>& rows) {
   pool_.each(count, [&](int i, int) {
     const bf16* qkv = wide_.data() + i * 3 * width;
     for (int head = 0; head < heads; ++head) {
-      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(rows[i].position) * kHeadWidth;
-      std::memcpy(keys(layer, rows[i].slot, head) + at, qkv + width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
-      std::memcpy(values(layer, rows[i].slot, head) + at, qkv + 2 * width + head * kHeadWidth,
-                  kHeadWidth * sizeof(bf16));
+      bf16* key = keys(layer, rows[i].slot, rows[i].lane, head) + rows[i].position * kHeadWidth;
+      std::memcpy(key, qkv + width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
+      std::memcpy(key + kValues, qkv + 2 * width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
     }
   });
   pool_.each(count, [&](int i, int) {
-    for (int head = 0; head < heads; ++head)
-      self_attention(wide_.data() + i * 3 * width + head * kHeadWidth, keys(layer, rows[i].slot, head),
-                     values(layer, rows[i].slot, head), rows[i].position + 1,
-                     attended_.data() + i * width + head * kHeadWidth);
+    for (int head = 0; head < heads; ++head) {
+      const bf16* first = keys(layer, rows[i].slot, 0, head);
+      self_attention({wide_.data() + i * 3 * width + head * kHeadWidth, first, first + kValues, rows[i].lanes,
+                      lane_stride(), rows[i].position + 1, attended_.data() + i * width + head * kHeadWidth});
+    }
   });
 }
 

@@ -14,6 +14,8 @@ namespace stentor {
 // A token on its way through the decoder. Rows of one slot are neighbours, in the order of their positions.
 struct DecoderRow {
   int slot = 0;
+  int lane = 0;                          // of the slot's, where this row's keys and values go
+  const std::uint8_t* lanes = nullptr;   // [position + 1]: where those of each position are, with its own
   int token = 0;
   int position = 0;
   const bf16* audio = nullptr;  // what the slot attends over, see EncodedAudio
@@ -23,11 +25,11 @@ struct DecoderRow {
 
 class Decoder {
  public:
-  // slots: sequences whose keys and values are kept. alignment_heads: (layer, head), for DecoderRow::alignment.
-  Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots,
+  // slots: sequences whose keys and values are kept, each in so many lanes. alignment_heads: (layer, head), for DecoderRow::alignment.
+  Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots, int lanes,
           std::vector<std::pair<int, int>> alignment_heads);
 
-  // Rows of a step: a token of every slot, and room for prompts.
+  // Rows of a step: a token of every lane, and room for prompts.
   int max_rows() const { return max_rows_; }
   int alignment_heads() const { return static_cast<int>(alignment_heads_.size()); }
 
@@ -41,8 +43,8 @@ class Decoder {
   std::size_t bytes() const;
 
  private:
-  bf16* keys(int layer, int slot, int head);
-  bf16* values(int layer, int slot, int head) { return keys(layer, slot, head) + kMaxPositions * kHeadWidth; }
+  bf16* keys(int layer, int slot, int lane, int head);
+  std::ptrdiff_t lane_stride() const;
 
   void embed(const std::vector<DecoderRow>& rows);
   void normalize(const Norm& norm, int rows);
@@ -57,10 +59,10 @@ class Decoder {
   const Model& model_;
   const MicroKernels& micro_;
   ThreadPool& pool_;
-  int slots_;
+  int slots_, lanes_;
   int max_rows_;
   std::vector<std::pair<int, int>> alignment_heads_;
-  Buffer<bf16> cache_;      // [layer][slot][head][keys, values][kMaxPositions][64]
+  Buffer<bf16> cache_;      // [layer][slot][lane][head][keys, values][kMaxPositions][64]
   Buffer<float> residual_;  // [row][width]
   Buffer<bf16> normed_;     // [row][width]
   Buffer<bf16> wide_;       // [row][inner]: qkv, query, inner of the feed-forward part

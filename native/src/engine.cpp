@@ -20,7 +20,7 @@ Engine::Engine(std::unique_ptr<Model> model, const MicroKernels& micro, const Vo
       limits_(limits),
       pool_(limits.threads, micro.enter),
       encoder_(*model_, micro, pool_),
-      decoder_(*model_, micro, pool_, limits.max_batch, std::move(alignment_heads)),
+      decoder_(*model_, micro, pool_, limits.max_batch, limits.max_beams, std::move(alignment_heads)),
       grammar_(vocabulary),
       slots_(limits.max_batch),
       urgent_(model_->shape.width),
@@ -194,43 +194,60 @@ bool Engine::decode_step(const Lane& lane) {
   logits_rows_.clear();
   int room = decoder_.max_rows();
   for (auto& slot : slots_)
-    room -= takes_part(slot);
-  for (auto& slot : slots_) {
-    if (!takes_part(slot)) continue;
-    Sequence& sequence = *slot;
-    const Request& request = sequence.request;
-    const int prompt = static_cast<int>(request.prompt.size());
-    if (request.kind == Kind::align && sequence.answer.alignment.empty()) {
-      sequence.answer.alignment.resize(static_cast<std::size_t>(decoder_.alignment_heads()) * prompt * kFrames);
-      sequence.answer.probabilities.resize(prompt - 1);
-    }
-    const int count = std::min(sequence.rows_ready(), room + 1);
-    room -= count - 1;
-    for (int i = 0; i < count; ++i, sequence.advance()) {
-      const int position = sequence.position();
-      DecoderRow row;
-      row.slot = sequence.slot;
-      row.token = sequence.next_token();
-      row.position = position;
-      row.audio = sequence.audio->data();
-      row.wants_logits = position >= prompt - 1 || position == request.start || request.kind == Kind::align;
-      if (request.kind == Kind::align)
-        row.alignment = sequence.answer.alignment.data() +
-                        static_cast<std::size_t>(position) * decoder_.alignment_heads() * kFrames;
-      if (row.wants_logits) logits_rows_.push_back({&sequence, position});
-      rows_.push_back(row);
-    }
-  }
+    if (takes_part(slot)) room -= slot->rows_least();
+  for (auto& slot : slots_)
+    if (takes_part(slot)) add_rows(*slot, room);
   if (rows_.empty()) return false;
   decoder_.step(rows_);
   pool_.each(static_cast<int>(logits_rows_.size()), [&](int index, int) { read_row(index); });
   for (auto& slot : slots_) {
-    if (slot == nullptr || !slot->done) continue;
+    if (slot == nullptr) continue;
+    if (!slot->following.empty()) search(*slot);
+    if (!slot->done) continue;
+    slot->settle();
     slot->answer.audio = slot->audio;
     answers_.push_back(std::move(slot->answer));
     slot.reset();
   }
   return true;
+}
+
+// The prompt's next rows, as many as there is room for, or a row of each beam.
+void Engine::add_rows(Sequence& sequence, int& room) {
+  const Request& request = sequence.request;
+  const int prompt = static_cast<int>(request.prompt.size());
+  if (request.kind == Kind::align && sequence.answer.alignment.empty()) {
+    sequence.answer.alignment.resize(static_cast<std::size_t>(decoder_.alignment_heads()) * prompt * kFrames);
+    sequence.answer.probabilities.resize(prompt - 1);
+  }
+  const auto add = [&](int beam, int token) {
+    const int position = sequence.position();
+    DecoderRow row;
+    row.slot = sequence.slot;
+    row.lane = beam;
+    row.lanes = sequence.beams.live()[beam].lanes.data();
+    row.token = token;
+    row.position = position;
+    row.audio = sequence.audio->data();
+    row.wants_logits = position >= prompt - 1 || position == request.start || request.kind == Kind::align;
+    if (request.kind == Kind::align)
+      row.alignment = sequence.answer.alignment.data() +
+                      static_cast<std::size_t>(position) * decoder_.alignment_heads() * kFrames;
+    if (row.wants_logits) logits_rows_.push_back({&sequence, position, beam});
+    rows_.push_back(row);
+  };
+  if (sequence.prompt_left() > 0) {
+    const int count = std::min(sequence.prompt_left(), room + 1);
+    room -= count - 1;
+    for (int i = 0; i < count; ++i, sequence.advance())
+      add(0, request.prompt[sequence.position()]);
+  } else {
+    const std::vector<Beam>& beams = sequence.beams.live();
+    for (std::size_t beam = 0; beam < beams.size(); ++beam)
+      add(static_cast<int>(beam), beams[beam].tokens.back());
+    sequence.advance();
+  }
+  if (sequence.searches() && sequence.prompt_left() <= 0) sequence.following.resize(sequence.beams.live().size());
 }
 
 // What a row's logits say. Rows of one sequence write to different places, so that threads share the rows.
@@ -263,16 +280,30 @@ void Engine::read_row(int index) {
     sequence.done = true;
     return;
   }
+  const int beam = logits_rows_[index].beam;
+  if (sequence.searches()) {
+    sequence.following[beam] = grammar_.likeliest(logits, sequence.beams.live()[beam].tokens, request.timestamps,
+                                                  sequence.beams.width() + 1);
+    return;
+  }
+  Beam& only = sequence.beams.only();
   const Choice choice =
-      grammar_.choose(logits, answer.tokens, request.timestamps, request.temperature, sequence.random);
-  answer.log_probabilities.push_back(choice.log_probability);
+      grammar_.choose(logits, only.tokens, request.timestamps, request.temperature, sequence.random);
+  only.log_probabilities.push_back(choice.log_probability);
   if (choice.token == grammar_.vocabulary().end_of_text) {
     sequence.done = true;
     return;
   }
-  answer.tokens.push_back(choice.token);
-  const int count = static_cast<int>(answer.tokens.size());
-  sequence.done = count >= request.max_tokens || prompt + count >= kMaxPositions;
+  only.tokens.push_back(choice.token);
+  sequence.done = sequence.is_full();
+}
+
+// Chooses among what all beams of a sequence could become.
+void Engine::search(Sequence& sequence) {
+  const int position = sequence.position();
+  const bool goes_on = sequence.beams.advance(sequence.following, grammar_.vocabulary().end_of_text, position);
+  sequence.following.clear();
+  sequence.done = !goes_on || sequence.is_full();
 }
 
 void Engine::deliver() {

@@ -23,6 +23,7 @@ namespace stentor {
 
 struct EngineLimits {
   int max_batch = 16;  // sequences that are encoded or decoded at once
+  int max_beams = 1;   // of a sequence
   int threads = 1;
   double encode_share = 0.9;     // of a lane's time, while both encoding and decoding wait; see Engine::run
   double patient_share = 0.125;  // of all time, for what is not urgent while something urgent is there
@@ -66,6 +67,7 @@ class Engine {
   EngineStatistics statistics() const;
   const Model& model() const { return *model_; }
   const MicroKernels& micro() const { return micro_; }
+  int max_beams() const { return limits_.max_beams; }
   int threads() const { return pool_.size(); }
   std::size_t shared_bytes() const {
     return model_->bytes() + encoder_.bytes() + urgent_.encoding.bytes() + patient_.encoding.bytes() +
@@ -84,13 +86,16 @@ class Engine {
   void work(Lane& lane);
   void encode_piece(Lane& lane);
   bool decode_step(const Lane& lane);
+  void add_rows(Sequence& sequence, int& room);
   void read_row(int index);
+  void search(Sequence& sequence);
   void deliver();
   std::size_t slot_cache_bytes() const { return decoder_.slot_bytes() * limits_.max_batch; }
 
   struct LogitsRow {
     Sequence* sequence;
     int position;
+    int beam;
   };
 
   std::unique_ptr<Model> model_;

@@ -57,30 +57,46 @@ Grammar::Allowed Grammar::allowed(const std::vector<int>& tokens, bool timestamp
   return all;
 }
 
-Choice Grammar::choose(const float* logits, const std::vector<int>& tokens, bool timestamps, float temperature,
-                       Random& random) const {
+Grammar::Field Grammar::field(const float* logits, const std::vector<int>& tokens, bool timestamps) const {
   const Allowed all = allowed(tokens, timestamps);
   const float* barred = tokens.empty() ? barred_at_begin_.data() : barred_.data();
-  LogitRange text{logits, barred, all.text_first, all.text_last};
-  const LogitRange times{logits, barred, all.time_first, all.time_last};
-  LogitSummary of_text = summarize(text, 1.0f);
-  const LogitSummary of_times = summarize(times, 1.0f);
+  Field found{{logits, barred, all.text_first, all.text_last}, {logits, barred, all.time_first, all.time_last}};
+  found.of_text = summarize(found.text, 1.0f);
+  found.of_times = summarize(found.times, 1.0f);
   // Where a time is likelier than the likeliest word, it is a time.
-  if (timestamps && of_times.log_sum > of_text.max) {
-    text.last = text.first;
-    of_text = {kNever, 0, kNever};
+  if (timestamps && found.of_times.log_sum > found.of_text.max) {
+    found.text.last = found.text.first;
+    found.of_text = {kNever, 0, kNever};
   }
-  const float log_sum = add_logs(of_text.log_sum, of_times.log_sum);
-  int token = of_text.max >= of_times.max ? of_text.token : of_times.token;
+  found.log_sum = add_logs(found.of_text.log_sum, found.of_times.log_sum);
+  return found;
+}
+
+Choice Grammar::choose(const float* logits, const std::vector<int>& tokens, bool timestamps, float temperature,
+                       Random& random) const {
+  const Field all = field(logits, tokens, timestamps);
+  int token = all.of_text.max >= all.of_times.max ? all.of_text.token : all.of_times.token;
   if (temperature > 0) {
     const float scale = 1.0f / temperature;
-    const float shift = add_logs(summarize(text, scale).log_sum, summarize(times, scale).log_sum);
+    const float shift = add_logs(summarize(all.text, scale).log_sum, summarize(all.times, scale).log_sum);
     double mass = random.uniform();
-    int drawn = find_mass(text, scale, shift, mass);
-    if (drawn < 0) drawn = find_mass(times, scale, shift, mass);
+    int drawn = find_mass(all.text, scale, shift, mass);
+    if (drawn < 0) drawn = find_mass(all.times, scale, shift, mass);
     if (drawn >= 0) token = drawn;  // else the sums rounded to less than was drawn: the likeliest will do
   }
-  return {token, logits[token] - log_sum};
+  return {token, logits[token] - all.log_sum};
+}
+
+std::vector<Choice> Grammar::likeliest(const float* logits, const std::vector<int>& tokens, bool timestamps,
+                                       int count) const {
+  const Field all = field(logits, tokens, timestamps);
+  std::vector<TokenLogit> top(count, {kNever, 0});
+  take_top(all.text, count, top.data());
+  take_top(all.times, count, top.data());
+  std::vector<Choice> choices;
+  for (const TokenLogit& each : top)
+    if (each.logit != kNever) choices.push_back({each.token, each.logit - all.log_sum});
+  return choices;
 }
 
 float Grammar::probability(const float* logits, int token) const {

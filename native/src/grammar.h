@@ -48,6 +48,9 @@ class Grammar {
   Choice choose(const float* logits, const std::vector<int>& tokens, bool timestamps, float temperature,
                 Random& random) const;
 
+  // The likeliest of what may follow, best first: `count` of them, or fewer where the rules leave no more.
+  std::vector<Choice> likeliest(const float* logits, const std::vector<int>& tokens, bool timestamps, int count) const;
+
   // The probability of `token` among all, e.g. that nobody speaks; 0 for -1.
   float probability(const float* logits, int token) const;
 
@@ -55,6 +58,13 @@ class Grammar {
   struct Allowed {
     int text_first, text_last, time_first, time_last;
   };
+  // What the rules and the logits leave, and the logarithm of its mass.
+  struct Field {
+    LogitRange text, times;
+    LogitSummary of_text, of_times;
+    float log_sum;
+  };
+  Field field(const float* logits, const std::vector<int>& tokens, bool timestamps) const;
   Allowed allowed(const std::vector<int>& tokens, bool timestamps) const;
 
   Vocabulary vocabulary_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "micro.h"
 
@@ -59,10 +60,18 @@ struct EncoderAttention {
 std::size_t encoder_attention_scratch(int frames);
 void encoder_attention(const MicroKernels& micro, const EncoderAttention& task);
 
-// One head of decoder self-attention for one row. q bf16 [64]; keys and values bf16 [length][64], with this
+// One head of decoder self-attention for one row. q bf16 [64]; keys and values bf16 [lane][length][64], with this
 // row's own last; out bf16 [64]. length <= kMaxPositions.
 constexpr int kMaxPositions = 448;  // source: openai/whisper, n_text_ctx
-void self_attention(const bf16* q, const bf16* keys, const bf16* values, int length, bf16* out);
+struct SelfAttention {
+  const bf16* q;
+  const bf16 *keys, *values;  // of lane 0
+  const std::uint8_t* lanes;  // in which lane each position lies
+  std::ptrdiff_t lane_stride;
+  int length;
+  bf16* out;
+};
+void self_attention(const SelfAttention& task);
 
 // Absorbed cross-attention: `count` queries, already carried into the encoder's space and scaled, over one
 // copy of the encoder's output.
@@ -96,6 +105,14 @@ struct LogitSummary {
   float log_sum;
 };
 LogitSummary summarize(const LogitRange& range, float scale);
+
+struct TokenLogit {
+  float logit;
+  int token;
+};
+
+// Takes what is greater in the range into `top`, `count` of them, greatest first; unused ones have the logit -inf.
+void take_top(const LogitRange& range, int count, TokenLogit* top);
 
 // The first token at which the running sum of exp(logit * scale - shift) passes `mass`; -1 if none does, and
 // then `mass` is what is left of it.

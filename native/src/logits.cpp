@@ -38,6 +38,24 @@ LogitSummary summarize(const LogitRange& range, float scale) {
   return {max, token, max * scale + __builtin_logf(_mm512_reduce_add_ps(sum))};
 }
 
+void take_top(const LogitRange& range, int count, TokenLogit* top) {
+  for (int first = range.first; first < range.last; first += kLanes) {
+    const __m512 logits = at(range, first);
+    __mmask16 better = _mm512_cmp_ps_mask(logits, set1(top[count - 1].logit), _CMP_GT_OQ);
+    if (better == 0) continue;
+    alignas(64) float values[kLanes];
+    _mm512_store_ps(values, logits);
+    for (; better != 0; better &= static_cast<__mmask16>(better - 1)) {
+      const int lane = __builtin_ctz(better);
+      int place = count - 1;
+      if (!(values[lane] > top[place].logit)) continue;
+      for (; place > 0 && values[lane] > top[place - 1].logit; --place)
+        top[place] = top[place - 1];
+      top[place] = {values[lane], first + lane};
+    }
+  }
+}
+
 int find_mass(const LogitRange& range, float scale, float shift, double& mass) {
   for (int first = range.first; first < range.last; first += kLanes) {
     alignas(64) float weights[kLanes];

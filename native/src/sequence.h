@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "beams.h"
 #include "encoder.h"
 #include "grammar.h"
 
@@ -25,7 +26,8 @@ struct Request {
   std::vector<int> prompt;   // 1 to kMaxPositions tokens; prompts of any lengths share a batch
   int start = 0;             // index in the prompt of the start of the transcript, where no-speech is read
   bool timestamps = true;    // whether the timestamp grammar holds
-  float temperature = 0.0f;  // 0 is greedy
+  float temperature = 0.0f;  // 0: the likeliest, by beams if there is more than one; else drawn
+  int beams = 1;
   std::uint64_t seed = 0;    // of the draws at other temperatures
   int max_tokens = 224;      // source: openai/whisper decoding.py, sample_len = n_text_ctx / 2
   std::vector<int> probed;
@@ -46,12 +48,14 @@ struct Event {
 
 // A request in a slot.
 struct Sequence {
-  explicit Sequence(Request given) : request(std::move(given)), random(request.seed), audio(request.audio) {
+  explicit Sequence(Request given)
+      : request(std::move(given)), random(request.seed), audio(request.audio), beams(request.beams) {
     answer.id = request.id;
   }
 
   bool encoded() const { return audio != nullptr; }
   int position() const { return position_; }
+  bool searches() const { return request.kind == Kind::transcribe && beams.width() > 1 && request.temperature == 0; }
 
   Request request;
   Random random;
@@ -60,18 +64,27 @@ struct Sequence {
   int pieces_done = 0;    // of the encoder
   int slot = -1;
   bool done = false;
+  Beams beams;
+  std::vector<std::vector<Choice>> following;  // what may come after each live beam, likeliest first
   Event answer;
 
-  // Rows that the sequence could put into the next step: what is left of the prompt, then a token at a time.
-  int rows_ready() const {
-    const int left = static_cast<int>(request.prompt.size()) - position_;
-    return left > 0 ? left : 1;
-  }
-  int next_token() const {
-    const int prompt = static_cast<int>(request.prompt.size());
-    return position_ < prompt ? request.prompt[position_] : answer.tokens[position_ - prompt];
-  }
+  // What is left of the prompt. Its rows may share a step; after it each live beam has a row in each step.
+  int prompt_left() const { return static_cast<int>(request.prompt.size()) - position_; }
+  int rows_least() const { return prompt_left() > 0 ? 1 : static_cast<int>(beams.live().size()); }
   void advance() { ++position_; }
+
+  // Whether no token fits any more.
+  bool is_full() const {
+    const int count = beams.live().empty() ? 0 : static_cast<int>(beams.live().front().tokens.size());
+    return count >= request.max_tokens || static_cast<int>(request.prompt.size()) + count >= kMaxPositions;
+  }
+
+  // The transcript that has won becomes the answer.
+  void settle() {
+    Beam won = searches() ? beams.best() : std::move(beams.only());
+    answer.tokens = std::move(won.tokens);
+    answer.log_probabilities = std::move(won.log_probabilities);
+  }
 
  private:
   int position_ = 0;  // of the next row in the decoder

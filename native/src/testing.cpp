@@ -1,9 +1,11 @@
 // The tests' module: single kernels on every backend, the emulated tiles among them. Not in the wheel.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -124,12 +126,18 @@ Result run_encoder_attention(const std::string& backend, const Matrix& qkv, int 
   return result(floats(out, out.size()), {qkv.shape(0), static_cast<std::size_t>(width)});
 }
 
-Result run_self_attention(const Vector& q, const Matrix& keys, const Matrix& values) {
+Result run_self_attention(const Vector& q, const Matrix& keys, const Matrix& values, int lanes) {
   Buffer<bf16> query(kHeadWidth), out(kHeadWidth);
   for (int i = 0; i < kHeadWidth; ++i)
     query[i] = to_bf16(q(i));
   const Buffer<bf16> k = rounded(keys, 1), v = rounded(values, 1);
-  self_attention(query.data(), k.data(), v.data(), static_cast<int>(keys.shape(0)), out.data());
+  // Keys and values lie in the lanes in turns, as those of beams do.
+  const int length = static_cast<int>(keys.shape(0)) / lanes;
+  std::vector<std::uint8_t> lane_of(length);
+  for (int t = 0; t < length; ++t)
+    lane_of[t] = static_cast<std::uint8_t>(t % lanes);
+  self_attention({query.data(), k.data(), v.data(), lane_of.data(), static_cast<std::ptrdiff_t>(length) * kHeadWidth,
+                  length, out.data()});
   return result(floats(out, kHeadWidth), {kHeadWidth});
 }
 
@@ -159,6 +167,16 @@ std::vector<float> run_summarize(const Vector& logits, const Vector& barred, int
   return {s.max, static_cast<float>(s.token), s.log_sum};
 }
 
+std::vector<std::pair<float, int>> run_take_top(const Vector& logits, const Vector& barred, int first, int last,
+                                                int count) {
+  std::vector<TokenLogit> top(count, {-INFINITY, -1});
+  take_top({logits.data(), barred.data(), first, last}, count, top.data());
+  std::vector<std::pair<float, int>> found;
+  for (const TokenLogit& each : top)
+    found.emplace_back(each.logit, each.token);
+  return found;
+}
+
 int run_find_mass(const Vector& logits, const Vector& barred, int first, int last, float scale, float shift,
                   double mass) {
   return find_mass({logits.data(), barred.data(), first, last}, scale, shift, mass);
@@ -185,6 +203,7 @@ NB_MODULE(_testing, module) {
   module.def("self_attention", &run_self_attention);
   module.def("cross_attention", &run_cross_attention);
   module.def("summarize", &run_summarize);
+  module.def("take_top", &run_take_top);
   module.def("find_mass", &run_find_mass);
   module.def("count_in_threads", &count_in_threads);
 }

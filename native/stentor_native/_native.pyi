@@ -86,6 +86,7 @@ class Engine:
         vocabulary: Vocabulary,
         alignment_heads: Sequence[tuple[int, int]],
         max_batch: int,
+        max_beams: int = 1,
         threads: int = 0,
         encode_share: float = 0.9,
         patient_share: float = 0.125,
@@ -106,6 +107,7 @@ class Engine:
         max_tokens: int = 224,
         probed: Sequence[int] = (),
         urgent: bool = False,
+        beams: int = 1,
     ) -> None:
         """Take a request in; its answer comes as an event.
 
@@ -116,11 +118,12 @@ class Engine:
             kind: What is asked.
             start: Index in the prompt of the start of the transcript.
             timestamps: Whether the timestamp grammar holds.
-            temperature: 0 is greedy.
+            temperature: 0 takes the likeliest, others draw.
             seed: Of the draws at other temperatures.
             max_tokens: Of the transcript.
             probed: Tokens whose probabilities a `probe` asks for.
             urgent: Whether it goes before what is not; those get `patient_share` of the time meanwhile.
+            beams: Transcripts followed at once at a temperature of 0, at most `max_beams`.
 
         Raises:
             ValueError: The request is odd, and why.

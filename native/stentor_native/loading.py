@@ -19,6 +19,7 @@ def make_engine(
     vocabulary: Vocabulary,
     *,
     max_batch: int,
+    max_beams: int = 1,
     threads: int = 0,
     alignment_heads: Sequence[tuple[int, int]] = (),
     backend: str = "auto",
@@ -31,6 +32,7 @@ def make_engine(
         weights: An opened model.
         vocabulary: Its landmarks; `size` is taken from the weights.
         max_batch: Sequences computed at once; memory grows by `Engine.slot_bytes` with each.
+        max_beams: Beams that a request may ask for; `Engine.slot_bytes` grows with them.
         threads: Threads that compute; 0 for one per processor granted.
         alignment_heads: (layer, head) whose scores an `align` request returns.
         backend: `amx`, `avx512` or `auto`.
@@ -52,6 +54,7 @@ def make_engine(
         vocabulary=vocabulary,
         alignment_heads=list(alignment_heads),
         max_batch=max_batch,
+        max_beams=max_beams,
         threads=threads,
         encode_share=encode_share,
         patient_share=patient_share,

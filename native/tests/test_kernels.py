@@ -81,7 +81,15 @@ def test_encoder_attention(kernels, backend: str, random, frames: int, cuts: int
 def test_self_attention_of_any_length(kernels, random, length: int) -> None:
     q, keys, values = normal(random, 64, scale=2), normal(random, length, 64), normal(random, length, 64)
     expected = softmax(keys @ q / 8) @ values
-    assert relative_error(kernels.self_attention(q, keys, values), expected) < ROUNDED
+    assert relative_error(kernels.self_attention(q, keys, values, 1), expected) < ROUNDED
+
+
+def test_self_attention_over_lanes_takes_each_position_from_its_own(kernels, random) -> None:
+    q, keys, values = normal(random, 64, scale=2), normal(random, 3, 50, 64), normal(random, 3, 50, 64)
+    lanes = np.arange(50) % 3
+    own_keys, own_values = keys[lanes, np.arange(50)], values[lanes, np.arange(50)]
+    found = kernels.self_attention(q, keys.reshape(-1, 64), values.reshape(-1, 64), 3)
+    assert relative_error(found, softmax(own_keys @ q / 8) @ own_values) < ROUNDED
 
 
 @pytest.mark.parametrize("count", [1, 6, 7, 16, 20, 32])
@@ -115,6 +123,18 @@ def test_logits_are_summarized_within_a_range(kernels, random) -> None:
 def test_equal_logits_give_the_first_token(kernels) -> None:
     logits = np.zeros(100, np.float32)
     assert kernels.summarize(logits, logits, 5, 100, 1.0)[1] == 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_the_greatest_logits_come_in_order_and_equal_ones_by_token(kernels, random, count: int) -> None:
+    logits = np.round(random.standard_normal(1003) * 4).astype(np.float32)  # with many that are equal
+    barred = np.where(random.random(1003) < 0.3, -np.inf, 0).astype(np.float32)
+    for first, last in ((0, 1003), (17, 900), (500, 503), (3, 3)):
+        masked = (logits + barred)[first:last]
+        order = [at for at in np.argsort(-masked, kind="stable") if np.isfinite(masked[at])][:count]
+        expected = [(float(masked[at]), first + at) for at in order]
+        found = kernels.take_top(logits, barred, first, last, count)
+        assert found == [*expected, *[(-np.inf, -1)] * (count - len(expected))]
 
 
 def test_mass_is_found_where_the_running_sum_passes_it(kernels, random) -> None:

@@ -135,6 +135,69 @@ def test_greedy_tokens_and_their_probabilities(make_engine, backend: str, mels, 
     assert np.abs(event.log_probabilities - expected).max() < 0.05
 
 
+def beam_search(reference: Reference, audio: Floats, prompt: list[int], width: int, length: int) -> float:
+    """The mean log-probability of the best transcript that a plain beam search in float32 finds."""
+    live, ended = [(0.0, [])], []
+    for _ in range(length):
+        candidates = []
+        for total, tokens in live:
+            logits = reference.decode([*prompt, *tokens], audio)[0][-1].copy()
+            logits[[1, 2, 650, NO_TIMESTAMPS]] = -np.inf
+            if not tokens:
+                logits[[5, END]] = -np.inf
+            logs = np.log(softmax(logits) + 1e-30)
+            candidates += [
+                (total + logs[token], [*tokens, int(token)]) for token in np.argsort(-logs)[: width + 1]
+            ]
+        live = []
+        for total, tokens in sorted(candidates, key=lambda candidate: -candidate[0]):
+            if tokens[-1] == END:
+                ended.append((total, tokens[:-1]))
+            else:
+                live.append((total, tokens))
+            if len(live) == width:
+                break
+        if len(ended) >= width:
+            break
+    ended = ended[:width] if len(ended) >= width else ended + live
+    return max(total / max(1, len(tokens)) for total, tokens in ended)
+
+
+@pytest.mark.parametrize("width", [2, 5])
+def test_beams_find_what_a_plain_beam_search_finds(
+    make_engine, backend: str, mels, reference: Reference, width: int
+) -> None:
+    engine = make_engine(backend, max_beams=5)
+    options = {"prompt": [3, 4], "timestamps": False, "max_tokens": 8}
+    event = one(engine, mel=mels[0], beams=width, **options)
+    expected = beam_search(reference, event.audio.numpy(), [3, 4], width, 8)
+    found = sum(event.log_probabilities) / len(event.tokens)
+    assert found == pytest.approx(expected, abs=0.03)
+    # The log-probabilities are those of the tokens that were chosen, in the lanes that they took.
+    logits, _ = reference.decode([3, 4, *event.tokens[:-1]], event.audio.numpy())
+    logits = logits[1:].copy()
+    logits[:, [1, 2, 650, NO_TIMESTAMPS]] = -np.inf
+    logits[0, [5, END]] = -np.inf
+    own = np.log([softmax(row)[token] for row, token in zip(logits, event.tokens, strict=True)])
+    assert np.abs(np.array(event.log_probabilities[: len(own)]) - own).max() < 0.05
+    greedy = one(engine, audio=event.audio, **options)
+    assert found >= sum(greedy.log_probabilities) / len(greedy.tokens)
+
+
+def test_beams_share_a_batch_and_leave_others_alone(make_engine, mels) -> None:
+    engine = make_engine("avx512", max_batch=4, max_beams=3)
+    alone = [
+        one(engine, mel=mels[n % 2], prompt=[3, 4 + n], beams=beams, max_tokens=20)
+        for n, beams in enumerate((1, 3, 2, 3))
+    ]
+    for number, beams in enumerate((1, 3, 2, 3)):
+        engine.submit(number, mel=mels[number % 2], prompt=[3, 4 + number], beams=beams, max_tokens=20)
+    together = answers(engine, 4)
+    for number, event in enumerate(alone):
+        assert together[number].tokens == event.tokens
+        assert together[number].log_probabilities == event.log_probabilities
+
+
 def test_a_probe_gives_probabilities_of_what_was_asked(make_engine, mels, reference: Reference) -> None:
     engine = make_engine("avx512")
     event = one(engine, mel=mels[0], prompt=[3], kind="probe", probed=[20, 30, 40])
@@ -221,6 +284,8 @@ def test_odd_requests_are_refused(make_engine, mels) -> None:
         {"mel": mels[0], "prompt": [VOCABULARY]},
         {"mel": mels[0], "prompt": [3] * 449},
         {"mel": mels[0], "prompt": [3], "temperature": -1.0},
+        {"mel": mels[0], "prompt": [3], "beams": 0},
+        {"mel": mels[0], "prompt": [3], "beams": 2},
     ):
         with pytest.raises(ValueError, match=r"\w"):
             engine.submit(1, **odd)
