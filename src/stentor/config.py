@@ -68,6 +68,10 @@ class Settings(BaseSettings):
         Path | None, Field(description="Where joined model files are kept; the user's cache by default.")
     ] = None
     device: Annotated[str, Field(description="cpu, cuda or auto (cuda where there is one).")] = "auto"
+    beam_size: Annotated[
+        int,
+        Field(ge=1, le=32, description="Transcripts followed at once, of which the likeliest wins."),
+    ] = 1
     compute_type: Annotated[
         str | None,
         Field(description="What CTranslate2 computes in; int8 on a CPU, float16 on a GPU by default."),

@@ -25,4 +25,5 @@ def engine_of(settings: Settings) -> Callable[[], Engine]:
         device=settings.device,
         max_batch=settings.max_batch,
         compute_type=settings.compute_type,
+        beam_size=settings.beam_size,
     )

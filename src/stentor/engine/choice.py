@@ -23,6 +23,7 @@ def load_engine(
     device: str,
     max_batch: int,
     compute_type: str | None = None,
+    beam_size: int = 1,
 ) -> Engine:
     """Load a model into the engine asked for, or the one that suits this machine; about a second for base.
 
@@ -36,6 +37,7 @@ def load_engine(
         device: `cpu`, `cuda` or `auto`.
         max_batch: Chunks that the native engine computes at once.
         compute_type: What CTranslate2 computes in; see there.
+        beam_size: Transcripts of a window followed at once.
 
     Raises:
         ModelError: The engine asked for does not run here, or no runtime can load the model.
@@ -47,7 +49,7 @@ def load_engine(
             from stentor.engine.native import NativeEngine
 
             try:
-                return NativeEngine(model, max_batch=max_batch)
+                return NativeEngine(model, max_batch=max_batch, beam_size=beam_size)
             except ModelError as error:
                 if name == "native":
                     raise
@@ -59,7 +61,9 @@ def load_engine(
         log.info("running on CTranslate2", why_not_native=reason)
     from stentor.engine.ct2 import CTranslate2Engine
 
-    return CTranslate2Engine(model, slots=slots, device=device, compute_type=compute_type)
+    return CTranslate2Engine(
+        model, slots=slots, device=device, compute_type=compute_type, beam_size=beam_size
+    )
 
 
 def _why_not_native(device: str, *, required: bool) -> str | None:

@@ -44,13 +44,20 @@ class CTranslate2Engine:
         slots: Chunks computed at once, each on one core.
         device: `cpu`, `cuda` or `auto`.
         compute_type: What CTranslate2 computes in; int8 on a CPU and float16 on a GPU by default.
+        beam_size: Transcripts of a window followed at once, of which the likeliest wins; 1 is greedy.
 
     Raises:
         ModelError: CTranslate2 cannot load the model, or not so.
     """
 
     def __init__(
-        self, model: ModelFiles, *, slots: int, device: str = "auto", compute_type: str | None = None
+        self,
+        model: ModelFiles,
+        *,
+        slots: int,
+        device: str = "auto",
+        compute_type: str | None = None,
+        beam_size: int = 1,
     ) -> None:
         import ctranslate2  # 0.1 s and 26 MB that `stentor --help` need not pay
 
@@ -67,6 +74,7 @@ class CTranslate2Engine:
             )
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"CTranslate2 cannot load {model.directory}: {error}") from error
+        self._beam_size = beam_size
         self._tokenizer = WhisperTokenizer(model.directory)
         self._log_mel = LogMel(self._model.n_mels)
         multilingual = bool(self._model.is_multilingual)
@@ -140,13 +148,12 @@ class CTranslate2Engine:
 
     def _decode(self, encoded: Any, options: DecodeOptions, temperature: float) -> Decoded:
         """One pass of the decoder over a window; runs in a thread."""
-        sampling: dict[str, Any] = {}
+        sampling: dict[str, Any] = {"beam_size": self._beam_size}
         if temperature > 0:
-            sampling = {"sampling_topk": 0, "sampling_temperature": temperature}
+            sampling = {"beam_size": 1, "sampling_topk": 0, "sampling_temperature": temperature}
         result = self._model.generate(
             encoded,
             [rules.prompt_tokens(self._tokenizer, options, multilingual=self._info.translates)],
-            beam_size=1,
             max_length=rules.MAX_CONTEXT_TOKENS,
             return_scores=True,
             return_no_speech_prob=True,

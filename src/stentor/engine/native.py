@@ -62,12 +62,13 @@ class NativeEngine:
         model: Its files, CTranslate2's or Hugging Face's.
         max_batch: Chunks computed at once.
         threads: Threads that compute; one per processor granted by default.
+        beam_size: Transcripts of a window followed at once, of which the likeliest wins; 1 is greedy.
 
     Raises:
         ModelError: stentor-native cannot run here, or cannot load the model.
     """
 
-    def __init__(self, model: ModelFiles, *, max_batch: int, threads: int = 0) -> None:
+    def __init__(self, model: ModelFiles, *, max_batch: int, threads: int = 0, beam_size: int = 1) -> None:
         import stentor_native
 
         supported, reason = stentor_native.supported()
@@ -82,11 +83,13 @@ class NativeEngine:
                 weights,
                 _vocabulary(stentor_native.Vocabulary(), self._tokenizer, config),
                 max_batch=max_batch,
+                max_beams=beam_size,
                 threads=threads,
                 alignment_heads=heads,
             )
         except (ValueError, MemoryError) as error:
             raise ModelError(f"the native engine cannot load {model.directory}: {error}") from error
+        self._beam_size = beam_size
         self._log_mel = LogMel(weights.mels)
         self._n_alignment_heads = len(heads)
         # A model for English alone has the language tokens as well; openai/whisper tells them apart by size.
@@ -110,6 +113,7 @@ class NativeEngine:
             backend=self._native.backend,
             threads=self._native.threads,
             max_batch=max_batch,
+            beam_size=beam_size,
             shared_mb=round(self._native.shared_bytes / 1e6),
             slot_mb=round(self._native.slot_bytes / 1e6, 1),
         )
@@ -181,6 +185,7 @@ class NativeEngine:
             prompt=prompt,
             start=prompt.index(self._tokenizer.sot),
             temperature=temperature,
+            beams=self._beam_size,
             # The same draws for the same audio, whoever else is computed.
             seed=request.chunk.index << 16 | round(offset_s * 100),
             max_tokens=min(rules.MAX_CONTEXT_TOKENS // 2, rules.MAX_CONTEXT_TOKENS - len(prompt)),

@@ -48,7 +48,7 @@ async def hear(
     """
     options, duration_s = request.options, request.chunk.duration_s
     offset_s = spoken_to_s = 0.0
-    quiet = pauses(request.chunk.samples) if options.words else ()
+    quiet = pauses(request.chunk) if options.words else ()
     while True:
         decoded = await convincing(tokenizer, request, partial(decode, offset_s))
         rest_s = duration_s - offset_s

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stentor.types import SAMPLE_RATE, Samples, Word
+from stentor.types import SAMPLE_RATE, Chunk, Samples, Word
 
-FRAME_SAMPLES = SAMPLE_RATE // 100
+FRAME_S = 0.01
+FRAME_SAMPLES = round(FRAME_S * SAMPLE_RATE)
 
 SHORTEST_S = 0.1
 """Shorter ones are in the middle of words: the closure before a p or a t lasts up to 0.08 s."""
@@ -41,31 +42,38 @@ class Pause(NamedTuple):
     end_s: float
 
 
-def pauses(samples: Samples) -> tuple[Pause, ...]:
-    """The pauses in a chunk, in order; its edges are pauses as well, if only of no length.
+def pauses(chunk: Chunk) -> tuple[Pause, ...]:
+    """The pauses in a chunk, in order and in its own timeline.
 
-    There are none where speech cannot be told from the rest by its level.
-
-    Args:
-        samples: The chunk's.
+    Its edges, and the places where silence was left out, are pauses as well, if only of no length. There are
+    no others where speech cannot be told from the rest by its level.
     """
+    quiet = _quiet(chunk.samples)
+    edges_s = [0.0, chunk.duration_s] if quiet is not None else []
+    seams_s = [piece.chunk_samples / SAMPLE_RATE for piece in chunk.pieces[1:]]
+    found: list[Pause] = []
+    for pause in sorted([*(quiet or ()), *(Pause(at_s, at_s) for at_s in (*edges_s, *seams_s))]):
+        if found and pause.start_s <= found[-1].end_s + FRAME_S:
+            found[-1] = Pause(found[-1].start_s, max(found[-1].end_s, pause.end_s))
+        else:
+            found.append(pause)
+    return tuple(found)
+
+
+def _quiet(samples: Samples) -> list[Pause] | None:
+    """Where the level is low for long enough; None where levels tell nothing."""
     frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
     if not len(frames):
-        return ()
+        return None
     level_db = 10 * np.log10(np.einsum("ij,ij->i", frames, frames) / FRAME_SAMPLES + 1e-10)
     noise_db, speech_db = np.percentile(level_db, (5, 95))
     if speech_db - noise_db < LEAST_RANGE_DB:
-        return ()
-    limit_db = max(speech_db - BELOW_SPEECH_DB, noise_db + ABOVE_NOISE * (speech_db - noise_db))
-    quiet = np.pad(level_db < limit_db, 1, constant_values=True)  # the edges
-    flips = np.flatnonzero(np.diff(quiet.astype(np.int8), prepend=0, append=0))
-    spans = np.clip(flips.reshape(-1, 2) - 1, 0, len(quiet) - 2) * (FRAME_SAMPLES / SAMPLE_RATE)
-    found = [Pause(float(start_s), float(end_s)) for start_s, end_s in spans]
-    return tuple(
-        pause
-        for place, pause in enumerate(found)
-        if place in (0, len(found) - 1) or pause.end_s - pause.start_s >= SHORTEST_S
-    )
+        return None
+    quiet = level_db < max(speech_db - BELOW_SPEECH_DB, noise_db + ABOVE_NOISE * (speech_db - noise_db))
+    flips = np.flatnonzero(np.diff(quiet.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
+    at_edge = (flips[:, 0] == 0) | (flips[:, 1] == len(quiet))
+    long_enough = flips[at_edge | (flips[:, 1] - flips[:, 0] >= SHORTEST_S / FRAME_S)]
+    return [Pause(float(start) * FRAME_S, float(end) * FRAME_S) for start, end in long_enough]
 
 
 def between(words: Sequence[Word], pauses: Sequence[Pause]) -> list[Word]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stentor.types import SAMPLE_RATE, Samples, Word
+from stentor.types import SAMPLE_RATE, Chunk, Piece, Samples, Word
 from stentor.whisper.pauses import Pause, between, pauses
 
 
@@ -19,6 +19,12 @@ def sound(*spans: tuple[float, float], seconds: float, noise: float = 0.0) -> Sa
     return samples
 
 
+def of(samples: Samples, *seams_s: float) -> tuple[Pause, ...]:
+    """The pauses of a chunk from which silence was left out at some places."""
+    pieces = tuple(Piece(round(at_s * SAMPLE_RATE), round(100 * at_s)) for at_s in (0.0, *seams_s))
+    return pauses(Chunk(0, 0, samples, pieces=pieces if seams_s else ()))
+
+
 def word(text: str, start_s: float, end_s: float) -> Word:
     return Word(text, start_s, end_s, 1.0)
 
@@ -26,12 +32,12 @@ def word(text: str, start_s: float, end_s: float) -> Word:
 @pytest.mark.parametrize("noise", [0.0, 0.002, 0.02])
 def test_pauses_are_where_nothing_is_loud(noise: float) -> None:
     samples = sound((0.5, 1.5), (2.0, 2.8), seconds=4, noise=noise)
-    found = np.array(pauses(samples))
+    found = np.array(of(samples))
     assert found == pytest.approx(np.array([(0, 0.5), (1.5, 2.0), (2.8, 4.0)]), abs=0.011)
 
 
 def test_a_closure_inside_a_word_is_no_pause() -> None:
-    assert pauses(sound((0, 0.6), (0.68, 1.3), (1.38, 2.0), seconds=2)) == (Pause(0, 0), Pause(2, 2))
+    assert of(sound((0, 0.6), (0.68, 1.3), (1.38, 2.0), seconds=2)) == (Pause(0, 0), Pause(2, 2))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,14 @@ def test_a_closure_inside_a_word_is_no_pause() -> None:
     ids=["nothing", "less than a frame", "noise", "silence"],
 )
 def test_where_levels_tell_nothing_there_are_no_pauses(samples: Samples) -> None:
-    assert pauses(samples) == ()
+    assert of(samples) == ()
+
+
+def test_where_silence_was_left_out_is_a_pause() -> None:
+    assert of(sound((0, 0.6), (0.68, 1.3), (1.38, 2.0), seconds=2), 1.0) == (
+        Pause(0, 0), Pause(1, 1), Pause(2, 2)
+    )  # fmt: skip
+    assert of(sound((0, 5), seconds=5), 3.0) == (Pause(3, 3),)
 
 
 def test_words_beside_a_pause_reach_to_its_edges() -> None:
