@@ -104,7 +104,7 @@ class Transcriber:
             EngineError: The engine cannot answer.
         """
         options = self._honoured(request.options)
-        stitcher = Stitcher()
+        stitcher = Stitcher(words=options.words)
         async with (
             self._reading(request) as chunks,
             EngineCalls(self.engine, request.request_id, self._metrics) as calls,
@@ -215,7 +215,10 @@ class EngineCalls:
         chunk, heard = hearing.chunk, hearing.outputs
         alone = chunk.index == 0 and chunk.last
         engine_id = self._request_id if alone else f"{self._request_id}-{chunk.index}"
-        request = self._engine_request(engine_id, chunk, hearing.options)
+        options = hearing.options
+        if chunk.before_samples or chunk.after_samples:
+            options = replace(options, words=True)  # two texts are to be laid beside each other
+        request = self._engine_request(engine_id, chunk, options)
         with self._begun("chunk", request):
             async with aclosing(self._engine.generate(request)) as outputs:
                 async for output in outputs:

@@ -37,7 +37,9 @@ class Chunk:
 
     Compared and hashed by identity, so that an engine may key what it computed for a chunk on the
     chunk itself and lose it when the chunk goes. `last` says that nothing follows. Where silence was left
-    out, `pieces` tell what the chunk was put together from, in order, the first at its beginning.
+    out, `pieces` tell what the chunk was put together from, in order, the first at its beginning. Where no
+    quiet place was found to cut, the chunk before ends with the first `before_samples` of this one, and the
+    next one begins with the last `after_samples`.
     """
 
     index: int
@@ -45,6 +47,8 @@ class Chunk:
     samples: Samples
     last: bool = False
     pieces: tuple[Piece, ...] = ()
+    before_samples: int = 0
+    after_samples: int = 0
 
     @property
     def start_s(self) -> float:
@@ -90,12 +94,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and when it is spoken."""
+    """A word, when it is spoken, and how many of its segment's tokens it is made of."""
 
     text: str
     start_s: float
     end_s: float
     probability: float
+    n_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from stentor.engine.fake import FakeEngine
 from stentor.errors import AudioError, AudioTooLong, EngineError, InvalidValue
 from stentor.preprocess import PreprocessPool
 from stentor.transcriber import AudioRequest, Transcriber
-from stentor.types import SAMPLE_RATE, DecodeOptions, EngineRequest, Part, Segment
+from stentor.types import SAMPLE_RATE, DecodeOptions, EngineRequest, Part, Segment, Word
 from support.audio import bursts, noise, write
 from support.waiting import until
 
@@ -46,6 +46,12 @@ def short(tmp_path: Path) -> Iterator[int]:
 def long(tmp_path: Path) -> Iterator[int]:
     """Two and a half minutes of sound: six chunks."""
     yield from _opened(write(tmp_path / "long.flac", bursts(150)))
+
+
+@pytest.fixture
+def pauseless(tmp_path: Path) -> Iterator[int]:
+    """As long, and quiet nowhere."""
+    yield from _opened(write(tmp_path / "pauseless.flac", noise(150)))
 
 
 def _opened(path: Path) -> Iterator[int]:
@@ -85,6 +91,28 @@ async def test_chunks_come_out_in_order_and_cover_the_file(
     for before, after in pairwise(transcript.segments):
         assert before.end_s == after.start_s
     assert engine.begun == [f"r-{index}" for index in range(len(parts))]
+
+
+async def test_where_chunks_overlap_words_are_asked_for_and_given_only_to_who_wants_them(
+    pool: PreprocessPool, pauseless: int
+) -> None:
+    def script(request: EngineRequest) -> list[Segment]:
+        """Somebody counts the seconds of the file."""
+        start_s, end_s = request.chunk.start_s, request.chunk.end_s
+        words = tuple(
+            Word(f" {second}", second - start_s, second + 0.9 - start_s, 1.0)
+            for second in range(150)
+            if start_s <= second and second + 0.9 <= end_s
+        )
+        text = "".join(word.text for word in words)
+        return [Segment(text, words[0].start_s, words[-1].end_s, words=words)]
+
+    engine = FakeEngine(script)
+    transcript = await road(engine, pool).transcribe(AudioRequest("r", pauseless, ENGLISH))
+    assert [int(text) for text in transcript.text.split()] == list(range(150))
+    assert all(options.words for options in engine.options.values())
+    assert not any(segment.words for segment in transcript.segments)
+    await engine.close()
 
 
 async def test_a_later_chunk_that_is_done_first_waits_for_its_turn(pool: PreprocessPool, long: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stentor.audio.chunker import CHUNK_SAMPLES, quiet_cut
+from stentor.audio.chunker import CHUNK_SAMPLES, cut
 from stentor.types import SAMPLE_RATE, Chunk, Piece, Samples
 
 LEAST_CHUNK_SAMPLES = 20 * SAMPLE_RATE
@@ -34,6 +34,7 @@ class Packer:
         self._index = 0
         self._told_to = 0  # in the file: where the chunk before ends
         self._kept_to = 0  # in the file: where the growing chunk ends
+        self._before = 0  # samples that the chunk before ends with as well
 
     def add(self, start: int, samples: Samples) -> Iterator[Chunk]:
         """Take the next stretch, which begins at `start` in the file; gives the chunks that it fills."""
@@ -42,7 +43,7 @@ class Packer:
         taken = 0
         while taken < len(samples):
             if self._filled == CHUNK_SAMPLES:  # only here is it known that more follows
-                yield self._chunk(self._cut())
+                yield self._chunk(*self._cut())
             part = samples[taken : taken + CHUNK_SAMPLES - self._filled]
             self._growing[self._filled : self._filled + len(part)] = part
             self._filled += len(part)
@@ -56,34 +57,50 @@ class Packer:
         """
         begun = self._pieces[0].file_samples if self._pieces else self._told_to
         if at - begun >= MAX_SPAN_SAMPLES:
-            yield self._chunk(self._filled) if self._filled else self._empty(at)
+            yield self._chunk(self._filled, self._filled) if self._filled else self._empty(at)
 
     def end(self, file_samples: int) -> Iterator[Chunk]:
         """Nothing follows, and the file is so long: the last chunk ends there, if need be an empty one."""
         ends_the_file = self._filled > 0 and self._kept_to == file_samples
         if self._filled:
-            yield replace(self._chunk(self._filled), last=ends_the_file)
+            yield replace(self._chunk(self._filled, self._filled), last=ends_the_file)
         if file_samples and not ends_the_file:
             yield replace(self._empty(file_samples), last=True)
 
-    def _cut(self) -> int:
+    def _cut(self) -> tuple[int, int]:
+        """Where the growing chunk ends and the next one begins."""
         between = self._pieces[-1].chunk_samples
-        return between if between >= LEAST_CHUNK_SAMPLES else quiet_cut(self._growing, self._search_s)
+        if between >= LEAST_CHUNK_SAMPLES:
+            return between, between
+        return cut(self._growing, self._search_s)
 
-    def _chunk(self, cut: int) -> Chunk:
-        """The growing chunk up to `cut`; what lies behind becomes the next one's beginning."""
-        pieces = tuple(piece for piece in self._pieces if piece.chunk_samples < cut)
-        following = self._pieces[len(pieces) :]
-        tail = pieces[-1]
-        self._told_to = tail.file_samples + cut - tail.chunk_samples
-        if cut < self._filled and not (following and following[0].chunk_samples == cut):
-            following.insert(0, Piece(cut, self._told_to))
-        self._pieces = [Piece(piece.chunk_samples - cut, piece.file_samples) for piece in following]
-        samples = self._growing[:cut].copy()
-        self._filled -= cut
-        self._growing[: self._filled] = self._growing[cut : cut + self._filled]
+    def _chunk(self, end: int, resume: int) -> Chunk:
+        """The growing chunk up to `end`; what lies behind `resume` becomes the next one's beginning."""
+        pieces = tuple(piece for piece in self._pieces if piece.chunk_samples < end)
+        told_to, resumed_at = self._place(end), self._place(resume)
+        following = [piece for piece in self._pieces if piece.chunk_samples >= resume]
+        if resume < self._filled and not (following and following[0].chunk_samples == resume):
+            following.insert(0, Piece(resume, resumed_at))
+        self._told_to = told_to
+        self._pieces = [Piece(piece.chunk_samples - resume, piece.file_samples) for piece in following]
+        samples = self._growing[:end].copy()
+        self._filled -= resume
+        self._growing[: self._filled] = self._growing[resume : resume + self._filled]
         self._index += 1
-        return Chunk(self._index - 1, pieces[0].file_samples, samples, pieces=pieces)
+        before, self._before = self._before, end - resume
+        return Chunk(
+            self._index - 1,
+            pieces[0].file_samples,
+            samples,
+            pieces=pieces,
+            before_samples=before,
+            after_samples=end - resume,
+        )
+
+    def _place(self, at: int) -> int:
+        """Where in the file a place of the growing chunk is; at a seam, where the piece before it ends."""
+        piece = next(piece for piece in reversed(self._pieces) if piece.chunk_samples < max(1, at))
+        return piece.file_samples + at - piece.chunk_samples
 
     def _empty(self, at: int) -> Chunk:
         self._told_to = at

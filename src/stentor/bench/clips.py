@@ -49,7 +49,7 @@ def reader(path: Path) -> int:
     """Decode as a request of the server does, chunk by chunk."""
     with path.open("rb") as audio:
         chunks = read_chunks(audio.fileno(), ReaderLimits(), threading.Event())
-        return sum(len(chunk.samples) for chunk in chunks)
+        return sum(len(chunk.samples) - chunk.before_samples for chunk in chunks)
 
 
 def frames(path: Path) -> int:

@@ -3,45 +3,70 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
-from stentor.types import Chunk, EngineOutput, Part, Segment, Task, Transcript
+from stentor.text.seams import reconcile
+from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, Part, Segment, Task, Transcript
 
 
 class Stitcher:
-    """Collects what was heard in the chunks, in their order."""
+    """Collects what was heard in the chunks, in their order.
 
-    def __init__(self) -> None:
+    Args:
+        words: Whether the transcript shall have words; where chunks overlap, engines give them in any case.
+    """
+
+    def __init__(self, *, words: bool = True) -> None:
+        self._words = words
         self._segments: list[Segment] = []
         self._end_s = 0.0
+        self._held: list[Segment] = []  # heard in the chunk before, from where the present one overlaps it
+        self._beginning: list[Segment] = []  # heard in the present one, until it is past that
+        self._reconciled = 0  # the last chunk of which the beginning is settled
 
     def add(self, chunk: Chunk, output: EngineOutput, *, spaced: bool = True) -> Part:
         """Place what was heard next into the file's timeline.
 
         Whisper's tokens carry their own leading spaces, so texts are joined as they are; only at a seam
-        between outputs, where a model may begin without one, a missing space is put in.
+        between outputs, where a model may begin without one, a missing space is put in. What was heard in
+        the end of a chunk that overlaps the next one waits for what is heard there.
 
         Args:
             chunk: Where it was heard.
             output: What was said, in the chunk's timeline.
             spaced: Whether the language puts spaces between words.
         """
-        placed: list[Segment] = []
-        for segment in output.segments:
-            if not segment.text.strip():
-                continue
-            segment = segment.placed(chunk)
-            if spaced and self._segments and not placed and not self._seam_has_space(segment):
-                segment = replace(segment, text=" " + segment.text)
-            placed.append(segment)
-        self._segments += placed
         whole = output.end_s >= chunk.duration_s
-        self._end_s = chunk.end_s if whole else chunk.file_span(0, output.end_s)[1]
-        return Part(tuple(placed), self._end_s)
+        end_s = chunk.end_s if whole else chunk.file_span(0, output.end_s)[1]
+        heard = [segment.placed(chunk) for segment in output.segments if segment.text.strip()]
+        if chunk.before_samples and self._reconciled < chunk.index:
+            self._beginning += heard
+            shared_to_s = chunk.file_s(chunk.before_samples / SAMPLE_RATE)
+            if not whole and end_s < shared_to_s:
+                return Part((), self._end_s)
+            heard = reconcile(self._held, self._beginning, chunk.start_s, shared_to_s)
+            self._held, self._beginning, self._reconciled = [], [], chunk.index
+        if chunk.after_samples:
+            shared_from_s = chunk.file_s(chunk.duration_s - chunk.after_samples / SAMPLE_RATE)
+            ready = [] if self._held else list(takewhile(lambda said: said.end_s < shared_from_s, heard))
+            self._held += heard[len(ready) :]
+            heard, end_s = ready, min(end_s, shared_from_s)
+        return self._part(heard, end_s, spaced=spaced)
 
     def transcript(self, *, language: str, task: Task) -> Transcript:
         """The whole answer."""
         text = "".join(segment.text for segment in self._segments).strip()
         return Transcript(text, language, self._end_s, task, tuple(self._segments))
+
+    def _part(self, heard: list[Segment], end_s: float, *, spaced: bool) -> Part:
+        """Add what is final."""
+        if heard and spaced and self._segments and not self._seam_has_space(heard[0]):
+            heard = [replace(heard[0], text=" " + heard[0].text), *heard[1:]]
+        if not self._words:
+            heard = [replace(segment, words=()) for segment in heard]
+        self._segments += heard
+        self._end_s = max(self._end_s, end_s)
+        return Part(tuple(heard), self._end_s)
 
     def _seam_has_space(self, segment: Segment) -> bool:
         return segment.text[0].isspace() or self._segments[-1].text[-1].isspace()

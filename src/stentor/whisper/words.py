@@ -142,7 +142,7 @@ def _timed(
     for piece, span, probability in zip(pieces, _without_pauses(pieces, spans), probabilities, strict=True):
         start_s = min(max(offset_s + span.start_s, from_s), end_s)
         from_s = min(max(offset_s + span.spoken_to_s, start_s), end_s)
-        yield Word(piece.text, start_s, from_s, probability)
+        yield Word(piece.text, start_s, from_s, probability, piece.n_tokens)
 
 
 def _without_pauses(pieces: Sequence[Piece], spans: Sequence[Span]) -> Iterator[Span]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from stentor.audio.chunker import CHUNK_SAMPLES, WINDOW_SAMPLES, chunks, is_silent, quiet_cut
+from stentor.audio.chunker import CHUNK_SAMPLES, OVERLAP_SAMPLES, WINDOW_SAMPLES, chunks, is_silent, quiet_cut
 from stentor.types import MAX_CHUNK_S, SAMPLE_RATE, Chunk
 
 Array = NDArray[np.float32]
@@ -21,17 +21,20 @@ def noise(n: int, seed: int = 0) -> Array:
 
 def check(cut: list[Chunk], audio: Array, search_s: float) -> None:
     """What holds for any input."""
-    assert sum(len(chunk.samples) for chunk in cut) == len(audio)
-    at = 0
+    assert sum(len(chunk.samples) - chunk.before_samples for chunk in cut) == len(audio)
+    at = before = 0
     for index, chunk in enumerate(cut):
         n = len(chunk.samples)
-        assert (chunk.index, chunk.start_samples) == (index, at)
+        assert (chunk.index, chunk.start_samples) == (index, at - before)
+        assert chunk.before_samples == before <= 2 * OVERLAP_SAMPLES
         assert 0 < n <= CHUNK_SAMPLES
         assert chunk.last == (index == len(cut) - 1)
         if not chunk.last:
             assert n >= CHUNK_SAMPLES - search_s * SAMPLE_RATE
-        np.testing.assert_array_equal(chunk.samples, audio[at : at + n])
-        at += n
+        np.testing.assert_array_equal(chunk.samples, audio[at - before : at - before + n])
+        at += n - before
+        before = chunk.after_samples
+    assert before == 0
 
 
 @settings(deadline=None, max_examples=40)
@@ -71,13 +74,15 @@ def test_the_cut_lies_in_the_silence(quiet_samples: int, end: int) -> None:
 def test_the_cut_is_the_centre_of_the_quietest_window_also_at_the_zones_edges(start: int) -> None:
     audio = noise(CHUNK_SAMPLES)
     audio[start : start + WINDOW_SAMPLES] *= 0.01
-    assert quiet_cut(audio, 5.0) == start + WINDOW_SAMPLES // 2
+    place, hush_db = quiet_cut(audio, 5.0)
+    assert place == start + WINDOW_SAMPLES // 2
+    assert hush_db == pytest.approx(40, abs=2)
 
 
 def test_digital_silence_after_loud_noise_is_the_quietest() -> None:
     audio = 30 * noise(CHUNK_SAMPLES)
     audio[-60_000:-50_000] = 0
-    assert CHUNK_SAMPLES - 60_000 < quiet_cut(audio, 5.0) < CHUNK_SAMPLES - 50_000
+    assert CHUNK_SAMPLES - 60_000 < quiet_cut(audio, 5.0)[0] < CHUNK_SAMPLES - 50_000
 
 
 def test_silence_outside_the_zone_does_not_matter() -> None:
@@ -85,6 +90,24 @@ def test_silence_outside_the_zone_does_not_matter() -> None:
     audio[: CHUNK_SAMPLES - SAMPLE_RATE] = 0
     first = next(chunks([audio], search_s=1.0))
     assert len(first.samples) > CHUNK_SAMPLES - SAMPLE_RATE
+
+
+def test_where_it_is_quiet_nowhere_both_chunks_hear_the_seam() -> None:
+    audio = noise(2 * CHUNK_SAMPLES)
+    audio[27 * SAMPLE_RATE : 27 * SAMPLE_RATE + WINDOW_SAMPLES] *= 0.2  # 14 dB less
+    first, second, *_ = chunks([audio])
+    place = 27 * SAMPLE_RATE + WINDOW_SAMPLES // 2
+    assert len(first.samples) == place + OVERLAP_SAMPLES
+    assert second.start_samples == place - OVERLAP_SAMPLES
+    assert first.after_samples == second.before_samples == 2 * OVERLAP_SAMPLES
+
+
+def test_in_a_pause_chunks_do_not_overlap() -> None:
+    audio = noise(2 * CHUNK_SAMPLES)
+    audio[27 * SAMPLE_RATE : 27 * SAMPLE_RATE + WINDOW_SAMPLES] *= 0.02  # 34 dB less
+    first, second, *_ = chunks([audio])
+    assert (first.after_samples, second.before_samples) == (0, 0)
+    assert second.start_samples == len(first.samples)
 
 
 def test_silence_makes_few_chunks() -> None:
@@ -114,7 +137,8 @@ def test_chunks_own_their_samples() -> None:
 
     cut = list(chunks(blocks()))
     np.testing.assert_array_equal(
-        np.concatenate([chunk.samples for chunk in cut]), np.repeat(np.arange(1, 15), 80_000)
+        np.concatenate([chunk.samples[chunk.before_samples :] for chunk in cut]),
+        np.repeat(np.arange(1, 15), 80_000),
     )
     for chunk, following in pairwise(cut):
         assert not np.shares_memory(chunk.samples, following.samples)

@@ -97,12 +97,12 @@ def check(chunks: list[Chunk], samples: Samples) -> None:
     told_s = 0.0
     for chunk in chunks:
         assert len(chunk.samples) <= CHUNK_SAMPLES
-        assert chunk.start_s >= told_s - 1e-9
+        assert chunk.start_s >= told_s - chunk.before_samples / SAMPLE_RATE - 1e-9
         told_s = chunk.end_s
         assert [piece.chunk_samples for piece in chunk.pieces[:1]] == [0] * bool(len(chunk.samples))
     told = 0
     for chunk, start, stop, piece in stretches(chunks):
-        assert told <= start < stop <= len(samples)
+        assert told - chunk.before_samples <= start < stop <= len(samples)
         assert chunk.pieces[0].file_samples == chunk.start_samples
         np.testing.assert_array_equal(piece, samples[start:stop])
         told = stop

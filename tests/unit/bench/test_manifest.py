@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from stentor.bench.manifest import Utterance, load_utterances
+from stentor.bench.manifest import Mark, Utterance, load_utterances
 from stentor.errors import SetupError
 
 LINES: list[dict[str, object]] = [
@@ -36,9 +36,9 @@ def manifest(tmp_path: Path) -> Path:
 
 def test_lines_become_utterances_with_paths_beside_the_manifest(manifest: Path) -> None:
     first, _, silent, bare = load_utterances(manifest)
-    assert first == Utterance(manifest.parent / "speech/en/a.wav", 2.0, "en", "hello")
-    assert silent == Utterance(manifest.parent / "hostile/c.wav", None, None, "")
-    assert bare == Utterance(manifest.parent / "speech/en/d.wav", None, None, None)
+    assert first == Utterance(manifest.parent / "speech/en/a.wav", 2.0, "en", "hello", "speech")
+    assert silent == Utterance(manifest.parent / "hostile/c.wav", None, None, "", "hostile")
+    assert bare == Utterance(manifest.parent / "speech/en/d.wav", None, None, None, "speech")
 
 
 def test_filters_narrow_and_limit_counts_what_is_left(manifest: Path) -> None:
@@ -48,6 +48,13 @@ def test_filters_narrow_and_limit_counts_what_is_left(manifest: Path) -> None:
     assert [found.path.name for found in load_utterances(manifest, limit=2)] == ["a.wav", "b.wav"]
 
 
+def test_a_corpus_may_be_named_and_parts_of_the_text_have_times(manifest: Path) -> None:
+    mark = {"text": "hello", "start_s": 0.5, "end_s": 1}
+    manifest.write_text(json.dumps({**LINES[0], "corpus": "calls", "marks": [mark]}))
+    (found,) = load_utterances(manifest)
+    assert (found.corpus, found.marks) == ("calls", (Mark("hello", 0.5, 1.0),))
+
+
 def test_nothing_left_to_send_is_an_error(manifest: Path) -> None:
     with pytest.raises(SetupError, match="language='fi'"):
         load_utterances(manifest, language="fi")
@@ -55,7 +62,16 @@ def test_nothing_left_to_send_is_an_error(manifest: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", "{}", '{"path": 3}', '{"path": "a.wav", "text": 1}', '{"path": "a.wav", "seconds": "x"}'],
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"path": 3}',
+        '{"path": "a.wav", "text": 1}',
+        '{"path": "a.wav", "seconds": "x"}',
+        '{"path": "a.wav", "corpus": 1}',
+        '{"path": "a.wav", "marks": [{}]}',
+    ],
 )
 def test_damaged_line_is_named(manifest: Path, line: str) -> None:
     manifest.write_text(json.dumps(LINES[0]) + "\n" + line, encoding="utf-8")
@@ -79,7 +95,7 @@ def test_directory_gives_its_audio_in_order_without_references(tmp_path: Path) -
     (tmp_path / "notes.txt").write_text("no audio")
     assert load_utterances(tmp_path) == (
         Utterance(tmp_path / "a.flac", 1.0, None, None),
-        Utterance(tmp_path / "b" / "tone.WAV", 0.5, None, None),
+        Utterance(tmp_path / "b" / "tone.WAV", 0.5, None, None, "b"),
         Utterance(tmp_path / "broken.mp3", None, None, None),
     )
     assert [found.path.name for found in load_utterances(tmp_path, prefix="b/")] == ["tone.WAV"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,3 +97,46 @@ def test_a_chunk_may_come_in_outputs_each_of_which_tells_how_far_it_is() -> None
     assert [part.end_s for part in parts] == [34.0, 40.0]
     transcript = stitcher.transcript(language="en", task="transcribe")
     assert (transcript.text, transcript.duration_s) == ("one two", 40.0)
+
+
+def overlapping(index: int, start_s: float, before_s: float = 0.0, after_s: float = 0.0) -> Chunk:
+    return replace(
+        chunk(index, start_s),
+        before_samples=round(before_s * SAMPLE_RATE),
+        after_samples=round(after_s * SAMPLE_RATE),
+    )
+
+
+def said(*words: tuple[str, float]) -> Segment:
+    """A segment of words, each of which lasts half a second from the given time of its chunk on."""
+    spoken = tuple(Word(f" {text}", at_s, at_s + 0.5, 1.0) for text, at_s in words)
+    return Segment("".join(word.text for word in spoken), spoken[0].start_s, spoken[-1].end_s, words=spoken)
+
+
+def test_what_two_chunks_heard_at_an_overlap_is_told_once_and_only_when_both_are_known() -> None:
+    stitcher = Stitcher(words=False)
+    first = overlapping(0, 0, after_s=3)
+    second = overlapping(1, 7, before_s=3)
+    part = add(
+        stitcher, first, said(("it", 1), ("was", 2)), said(("the", 6), ("best", 7), ("of", 8), ("ti", 9))
+    )
+    assert [segment.text for segment in part.segments] == [" it was"]
+    assert part.end_s == 7.0
+    early = stitcher.add(second, EngineOutput((said(("est", 0), ("of", 1)),), 1.5))
+    assert (early.segments, early.end_s) == ((), 7.0)
+    part = stitcher.add(second, EngineOutput((said(("times", 2), ("and", 3)),), 9.0))
+    assert "".join(segment.text for segment in part.segments) == " the best of times and"
+    assert stitcher.add(second, EngineOutput((said(("more", 9.2)),), 10.0)).end_s == 17.0
+    transcript = stitcher.transcript(language="en", task="transcribe")
+    assert transcript.text == "it was the best of times and more"
+    assert not any(segment.words for segment in transcript.segments)
+    times = [edge for segment in transcript.segments for edge in (segment.start_s, segment.end_s)]
+    assert times == sorted(times)
+
+
+def test_a_chunk_may_overlap_both_its_neighbours() -> None:
+    stitcher = Stitcher()
+    add(stitcher, overlapping(0, 0, after_s=3), said(("a", 7), ("b", 8)))
+    add(stitcher, overlapping(1, 7, before_s=3, after_s=3), said(("a", 0), ("b", 1), ("c", 4), ("d", 8)))
+    add(stitcher, overlapping(2, 14, before_s=3), said(("d", 1), ("e", 4)))
+    assert stitcher.transcript(language="en", task="transcribe").text == "a b c d e"
