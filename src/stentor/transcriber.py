@@ -23,7 +23,7 @@ import structlog
 
 from stentor.audio.chunker import is_silent
 from stentor.audio.reader import AudioReport, ReaderLimits, read_chunks
-from stentor.audio.vad import VadOptions
+from stentor.audio.vad import VadOptions, speech_s
 from stentor.engine.base import Engine
 from stentor.errors import AudioError, InvalidValue
 from stentor.observe.metrics import Metrics
@@ -31,7 +31,7 @@ from stentor.observe.tracing import begin
 from stentor.preprocess import PreprocessPool, Steps
 from stentor.structured import task_group, to_its_end
 from stentor.text.stitch import Stitcher
-from stentor.types import Chunk, DecodeOptions, EngineOutput, EngineRequest, Part, Transcript
+from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineOutput, EngineRequest, Part, Transcript
 from stentor.whisper.languages import joins_without_spaces
 
 log = structlog.get_logger()
@@ -107,7 +107,7 @@ class Transcriber:
         stitcher = Stitcher(words=options.words)
         async with (
             self._reading(request) as chunks,
-            EngineCalls(self.engine, request.request_id, self._metrics) as calls,
+            EngineCalls(self.engine, request.request_id, self._metrics, self._pool) as calls,
             task_group() as group,
         ):
             # Two more are outside the queue: the one awaited below and the one that waits to be put in.
@@ -182,8 +182,9 @@ class Transcriber:
 class EngineCalls:
     """The engine requests of one request: what has begun and is not finished is aborted on the way out."""
 
-    def __init__(self, engine: Engine, request_id: str, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, request_id: str, metrics: Metrics, pool: PreprocessPool) -> None:
         self._engine = engine
+        self._pool = pool
         self._metrics = metrics
         self._request_id = request_id
         self._unfinished: dict[str, str] = {}  # which stage each engine request is
@@ -226,7 +227,10 @@ class EngineCalls:
         heard.put_nowait(None)
 
     def _engine_request(self, engine_id: str, chunk: Chunk, options: DecodeOptions) -> EngineRequest:
-        return EngineRequest(engine_id, self._request_id, chunk, options)
+        def heard_speech_s(offset_s: float) -> Awaitable[float]:
+            return self._pool.run(partial(speech_s, chunk.samples[round(offset_s * SAMPLE_RATE) :]))
+
+        return EngineRequest(engine_id, self._request_id, chunk, options, speech_s=heard_speech_s)
 
     @contextmanager
     def _begun(self, stage: str, request: EngineRequest) -> Iterator[None]:

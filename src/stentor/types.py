@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -183,7 +184,8 @@ class EngineRequest:
     """One chunk on its way through an engine.
 
     `id` is what `abort` takes; `request_id` names the call it belongs to, between which an engine is fair;
-    `report` is filled in by the engine as it goes.
+    `report` is filled in by the engine as it goes. `speech_s` asks how many seconds of speech somebody else
+    than the model hears from so many seconds of the chunk on; None where nobody listens.
     """
 
     id: str
@@ -191,6 +193,7 @@ class EngineRequest:
     chunk: Chunk
     options: DecodeOptions
     report: EngineReport = field(default_factory=EngineReport)
+    speech_s: Callable[[float], Awaitable[float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

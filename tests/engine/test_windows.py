@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,40 @@ async def test_nothing_is_believed_over_silence(tokenizer: WhisperTokenizer) -> 
         asked = request()
         assert await believed(tokenizer, asked, {0.0: dream}, no_speech_prob=0.8) is None
         assert asked.report.fallbacks == []
+
+
+def listened(speech_s: float) -> tuple[EngineRequest, list[float]]:
+    """A request beside which somebody hears so much speech, and from where on he was asked."""
+    asked_from: list[float] = []
+
+    async def hear(offset_s: float) -> float:
+        asked_from.append(offset_s)
+        return speech_s
+
+    return replace(request(), speech_s=hear), asked_from
+
+
+@pytest.mark.parametrize("dream", [(" Thank you.", -0.4), (" and so on" * 40, -0.1), (" mumble", -1.5)])
+async def test_a_dream_over_music_is_told_by_who_hears_no_speech(
+    tokenizer: WhisperTokenizer, dream: tuple[str, float]
+) -> None:
+    asked, asked_from = listened(0.0)
+    assert await believed(tokenizer, asked, {0.0: dream}, no_speech_prob=0.4) is None
+    assert asked_from == [0.0]
+
+
+async def test_speech_that_the_model_takes_for_silence_is_heard_again(tokenizer: WhisperTokenizer) -> None:
+    asked, _ = listened(26.0)
+    passes = {0.0: (" The", -2.0), 0.2: (" The stone, the river", -0.6)}
+    assert await believed(tokenizer, asked, passes, no_speech_prob=0.8) == 0.2
+
+
+async def test_a_little_speech_does_not_outweigh_a_model_that_hears_none(tokenizer: WhisperTokenizer) -> None:
+    asked, _ = listened(0.5)
+    assert await believed(tokenizer, asked, {0.0: (" Thank you.", -1.7)}, no_speech_prob=0.8) is None
+
+
+async def test_nobody_is_asked_about_a_window_that_is_beyond_doubt(tokenizer: WhisperTokenizer) -> None:
+    asked, asked_from = listened(0.0)
+    assert await believed(tokenizer, asked, {0.0: (" Well, yes.", -0.3)}, no_speech_prob=0.1) == 0.0
+    assert asked_from == []

@@ -88,6 +88,14 @@ def speech_chunks(
     yield from packer.end(start + len(recent))
 
 
+def speech_s(samples: Samples) -> float:
+    """How much of a stretch of audio is speech, in seconds; 30 s take 30 ms."""
+    if not len(samples):
+        return 0.0
+    probabilities = SileroDetector(gated=False)(_windows(samples))
+    return int(np.count_nonzero(probabilities >= VadOptions().threshold)) * WINDOW_SAMPLES / SAMPLE_RATE
+
+
 class SpeechFinder:
     """Which stretches of the file to keep, from the windows' probabilities, as soon as it is certain.
 

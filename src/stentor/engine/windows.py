@@ -50,7 +50,7 @@ async def hear(
     offset_s = spoken_to_s = 0.0
     quiet = pauses(request.chunk) if options.words else ()
     while True:
-        decoded = await convincing(tokenizer, request, partial(decode, offset_s))
+        decoded = await convincing(tokenizer, request, partial(decode, offset_s), offset_s)
         rest_s = duration_s - offset_s
         window = rules.Window((), rest_s)
         if decoded is not None:
@@ -81,17 +81,19 @@ async def convincing(
     tokenizer: WhisperTokenizer,
     request: EngineRequest,
     decode: Callable[[float], Awaitable[Decoded]],
+    offset_s: float = 0.0,
 ) -> Decoded | None:
     """Decode a window until it convinces, at rising temperatures where none was asked for.
 
     When none convinces, of those that are no endless loop the likeliest is taken: people repeat themselves.
-    Whether there is anything to hear, the first pass tells alone: at high temperatures the model doubts its
-    words over speech as well.
+    Whether there is anything to hear, the first pass tells: at high temperatures the model doubts its words
+    over speech as well. Where the model is not sure of itself, somebody else is asked.
 
     Args:
         tokenizer: The model's.
         request: Its `report` is told of each fallback.
         decode: One pass of the decoder at a temperature.
+        offset_s: Where in the chunk the window begins.
 
     Returns:
         The pass that is believed, or None over silence.
@@ -101,7 +103,7 @@ async def convincing(
     for temperature in (asked,) if asked > 0 else rules.RISING_TEMPERATURES:
         decoded = await decode(temperature)
         text = tokenizer.decode(decoded.tokens)
-        if not tried and rules.is_silence(text, decoded.no_speech_prob, decoded.avg_logprob):
+        if not tried and await _nobody_speaks(request, text, decoded, offset_s):
             return None
         doubt = rules.doubt(text, decoded.avg_logprob)
         if doubt is None:
@@ -110,6 +112,15 @@ async def convincing(
         if temperature < rules.RISING_TEMPERATURES[-1] and asked == 0:
             request.report.fallbacks.append(doubt)
     return max(tried, key=lambda attempt: attempt[:2])[2]
+
+
+async def _nobody_speaks(request: EngineRequest, text: str, decoded: Decoded, offset_s: float) -> bool:
+    """Whether what the first pass heard is to be thrown away as a dream over silence, noise or music."""
+    silent = rules.is_silence(text, decoded.no_speech_prob, decoded.avg_logprob)
+    if request.speech_s is None or not rules.is_suspect(text, decoded.no_speech_prob, decoded.avg_logprob):
+        return silent
+    speech_s = await request.speech_s(offset_s)
+    return speech_s < (rules.SPEECH_S if silent else rules.CLICK_S)
 
 
 def read_window(
