@@ -11,6 +11,16 @@ import soxr
 
 from stentor.types import SAMPLE_RATE, Samples
 
+TWO_CITIES_TEXT = """
+It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness,
+it was the epoch of belief, it was the epoch of incredulity, it was the season of light, it was the season of
+darkness, it was the spring of hope, it was the winter of despair, we had everything before us, we had
+nothing before us, we were all going direct to heaven, we were all going direct the other way. In short, the
+period was so far like the present period, that some of its noisiest authorities insisted on its being
+received, for good or for evil, in the superlative degree of comparison only.
+"""
+"""Charles Dickens, A Tale of Two Cities, as it is read in the recording."""
+
 
 def noise(seconds: float, *, level: float = 0.05, seed: int = 7) -> Samples:
     """Noise that is plainly not silence."""

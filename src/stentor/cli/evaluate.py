@@ -77,7 +77,7 @@ def evaluate(
             for start in prefix or [""]
             for utterance in load_utterances(manifest, language=language, prefix=start, limit=limit)
         ]
-        before = read_rates(against) if against else {}
+        before = read_rates(against) if against else None
         settings = Settings.load(**({"model": model} if model else {}))
         ask = Ask(tell_language, words, vad, DecodeOptions(prompt=prompt))
         if url is not None:
@@ -101,7 +101,7 @@ def evaluate(
             write_json(json_file, subject, groups)
         if html is not None:
             write_page(html, f"Transcripts of {settings.model}", groups)
-    if complaints := list(_complaints(groups, bounds, before, tolerance)):
+    if complaints := list(_complaints(groups, bounds, before or {}, tolerance)):
         typer.echo("\n".join(complaints), err=True)
         raise typer.Exit(1)
 

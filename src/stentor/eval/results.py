@@ -49,7 +49,7 @@ def show(groups: Sequence[Group], console: Console, before: Mapping[str, float] 
             more = points_more(group, before)
             row.append("-" if more is None else f"{more:+.2f}")
         rows.append(row)
-    print_table(console, "", header, rows)
+    print_table(console, "errors", header, rows)
 
 
 def points_more(group: Group, before: Mapping[str, float]) -> float | None:
