@@ -7,7 +7,7 @@ namespace stentor {
 
 void self_attention(const SelfAttention& task) {
   const int length = task.length;
-  const auto place = [&](int t) { return task.lanes[t] * task.lane_stride + t * kHeadWidth; };
+  const auto place = [&](int t) { return task.tracks[t] * task.track_stride + t * kHeadWidth; };
   alignas(64) float weights[kMaxPositions + kLanes];
   const __m512bh q0 = (__m512bh)_mm512_loadu_si512(task.q), q1 = (__m512bh)_mm512_loadu_si512(task.q + 32);
   float max = -1e30f;

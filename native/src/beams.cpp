@@ -35,7 +35,7 @@ bool Beams::advance(const std::vector<std::vector<Choice>>& following, int end_o
     }
     Beam beam = child_of(candidate);
     beam.tokens.push_back(candidate.choice.token);
-    if (position < kMaxPositions) beam.lanes[position] = static_cast<std::uint8_t>(next.size());
+    if (position < kMaxPositions) beam.tracks[position] = static_cast<std::uint8_t>(next.size());
     next.push_back(std::move(beam));
     if (static_cast<int>(next.size()) == width_) break;
   }
@@ -44,8 +44,7 @@ bool Beams::advance(const std::vector<std::vector<Choice>>& following, int end_o
 }
 
 Beam Beams::best() {
-  if (static_cast<int>(ended_.size()) < width_)
-    ended_.insert(ended_.end(), live_.begin(), live_.end());
+  if (static_cast<int>(ended_.size()) < width_) ended_.insert(ended_.end(), live_.begin(), live_.end());
   const auto score = [](const Beam& beam) { return beam.sum / std::max<std::size_t>(1, beam.tokens.size()); };
   return *std::max_element(ended_.begin(), ended_.end(), [&](auto& a, auto& b) { return score(a) < score(b); });
 }

@@ -16,9 +16,9 @@ struct Beam {
   std::vector<int> tokens;               // without the prompt and the end token
   std::vector<float> log_probabilities;  // of each token, and of the end token if it was chosen
   float sum = 0.0f;                      // of log_probabilities
-  // In which of the slot's lanes of keys and values each position lies. A beam writes into the lane of its own
+  // In which of the slot's tracks of keys and values each position lies. A beam writes into the track of its own
   // number; what it has in common with others stays where it was written, and nothing is ever copied.
-  std::vector<std::uint8_t> lanes = std::vector<std::uint8_t>(kMaxPositions);
+  std::vector<std::uint8_t> tracks = std::vector<std::uint8_t>(kMaxPositions);
 };
 
 // The beams of a sequence. Source: openai/whisper decoding.py, BeamSearchDecoder with patience 1, and
@@ -32,7 +32,7 @@ class Beams {
   Beam& only() { return live_.front(); }
 
   // Goes on from what may follow each live beam, likeliest first: beam i's next row is at `position`, in its
-  // lane i. False when the search has ended.
+  // track i. False when the search has ended.
   bool advance(const std::vector<std::vector<Choice>>& following, int end_of_text, int position);
 
   // The likeliest for its length, of those that ended or, where too few did, of all.

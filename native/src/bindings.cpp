@@ -182,12 +182,13 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
               if (layer < 0 || layer >= decoder_layers || head < 0 || head >= shape.heads())
                 throw std::invalid_argument("an alignment head is outside the network");
             auto model = load(shape, tensor);
-            new (self) Engine(std::move(model), micro, vocabulary, std::move(alignment_heads),
-                              {max_batch, max_beams, threads > 0 ? threads : usable_processors(), encode_share, patient_share});
+            new (self) Engine(
+                std::move(model), micro, vocabulary, std::move(alignment_heads),
+                {max_batch, max_beams, threads > 0 ? threads : usable_processors(), encode_share, patient_share});
           },
           "tensor"_a, nb::kw_only(), "mels"_a, "width"_a, "encoder_layers"_a, "decoder_layers"_a, "vocabulary"_a,
-          "alignment_heads"_a, "max_batch"_a, "max_beams"_a = 1, "threads"_a = 0, "encode_share"_a = 0.9, "patient_share"_a = 0.125,
-          "backend"_a = "auto")
+          "alignment_heads"_a, "max_batch"_a, "max_beams"_a = 1, "threads"_a = 0, "encode_share"_a = 0.9,
+          "patient_share"_a = 0.125, "backend"_a = "auto")
       .def(
           "submit",
           [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,

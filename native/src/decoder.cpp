@@ -6,7 +6,7 @@
 namespace stentor {
 namespace {
 
-// Rows beyond one per lane, for prompts: a whole previous text of 224 tokens takes a few steps.
+// Rows beyond one per track, for prompts: a whole previous text of 224 tokens takes a few steps.
 constexpr int kPromptRows = 64;
 
 // Pairs of panels that a thread takes at once in a product of few rows: 128 outputs.
@@ -18,14 +18,14 @@ constexpr std::size_t kRowBlock = 32;  // products may read and write whole bloc
 
 }  // namespace
 
-Decoder::Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots, int lanes,
+Decoder::Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots, int tracks,
                  std::vector<std::pair<int, int>> alignment_heads)
     : model_(model),
       micro_(micro),
       pool_(pool),
       slots_(slots),
-      lanes_(lanes),
-      max_rows_(slots * lanes + kPromptRows),
+      tracks_(tracks),
+      max_rows_(slots * tracks + kPromptRows),
       alignment_heads_(std::move(alignment_heads)) {
   const std::size_t rows = round_up(max_rows_, kRowBlock) + kRowBlock;
   const std::size_t width = static_cast<std::size_t>(model.shape.width);
@@ -42,7 +42,7 @@ Decoder::Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool
 }
 
 std::size_t Decoder::slot_bytes() const {
-  return static_cast<std::size_t>(model_.shape.decoder_layers) * lanes_ * lane_stride() * sizeof(bf16);
+  return static_cast<std::size_t>(model_.shape.decoder_layers) * tracks_ * track_stride() * sizeof(bf16);
 }
 
 std::size_t Decoder::bytes() const {
@@ -53,13 +53,13 @@ std::size_t Decoder::bytes() const {
   return total;
 }
 
-std::ptrdiff_t Decoder::lane_stride() const {
+std::ptrdiff_t Decoder::track_stride() const {
   return static_cast<std::ptrdiff_t>(model_.shape.width) * 2 * kMaxPositions;
 }
 
-bf16* Decoder::keys(int layer, int slot, int lane, int head) {
-  const std::ptrdiff_t index = (static_cast<std::ptrdiff_t>(layer) * slots_ + slot) * lanes_ + lane;
-  return cache_.data() + index * lane_stride() + static_cast<std::ptrdiff_t>(head) * 2 * kMaxPositions * kHeadWidth;
+bf16* Decoder::keys(int layer, int slot, int track, int head) {
+  const std::ptrdiff_t index = (static_cast<std::ptrdiff_t>(layer) * slots_ + slot) * tracks_ + track;
+  return cache_.data() + index * track_stride() + static_cast<std::ptrdiff_t>(head) * 2 * kMaxPositions * kHeadWidth;
 }
 
 void Decoder::step(const std::vector<DecoderRow>& rows) {
@@ -126,7 +126,7 @@ void Decoder::attend_to_text(int layer, const std::vector<DecoderRow>& rows) {
   pool_.each(count, [&](int i, int) {
     const bf16* qkv = wide_.data() + i * 3 * width;
     for (int head = 0; head < heads; ++head) {
-      bf16* key = keys(layer, rows[i].slot, rows[i].lane, head) + rows[i].position * kHeadWidth;
+      bf16* key = keys(layer, rows[i].slot, rows[i].track, head) + rows[i].position * kHeadWidth;
       std::memcpy(key, qkv + width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
       std::memcpy(key + kValues, qkv + 2 * width + head * kHeadWidth, kHeadWidth * sizeof(bf16));
     }
@@ -134,8 +134,8 @@ void Decoder::attend_to_text(int layer, const std::vector<DecoderRow>& rows) {
   pool_.each(count, [&](int i, int) {
     for (int head = 0; head < heads; ++head) {
       const bf16* first = keys(layer, rows[i].slot, 0, head);
-      self_attention({wide_.data() + i * 3 * width + head * kHeadWidth, first, first + kValues, rows[i].lanes,
-                      lane_stride(), rows[i].position + 1, attended_.data() + i * width + head * kHeadWidth});
+      self_attention({wide_.data() + i * 3 * width + head * kHeadWidth, first, first + kValues, rows[i].tracks,
+                      track_stride(), rows[i].position + 1, attended_.data() + i * width + head * kHeadWidth});
     }
   });
 }

@@ -14,8 +14,8 @@ namespace stentor {
 // A token on its way through the decoder. Rows of one slot are neighbours, in the order of their positions.
 struct DecoderRow {
   int slot = 0;
-  int lane = 0;                          // of the slot's, where this row's keys and values go
-  const std::uint8_t* lanes = nullptr;   // [position + 1]: where those of each position are, with its own
+  int track = 0;                         // of the slot's, where this row's keys and values go
+  const std::uint8_t* tracks = nullptr;  // [position + 1]: where those of each position are, with its own
   int token = 0;
   int position = 0;
   const bf16* audio = nullptr;  // what the slot attends over, see EncodedAudio
@@ -25,11 +25,12 @@ struct DecoderRow {
 
 class Decoder {
  public:
-  // slots: sequences whose keys and values are kept, each in so many lanes. alignment_heads: (layer, head), for DecoderRow::alignment.
-  Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots, int lanes,
+  // slots: sequences whose keys and values are kept, each in so many tracks. alignment_heads: (layer, head), for
+  // DecoderRow::alignment.
+  Decoder(const Model& model, const MicroKernels& micro, ThreadPool& pool, int slots, int tracks,
           std::vector<std::pair<int, int>> alignment_heads);
 
-  // Rows of a step: a token of every lane, and room for prompts.
+  // Rows of a step: a token of every track, and room for prompts.
   int max_rows() const { return max_rows_; }
   int alignment_heads() const { return static_cast<int>(alignment_heads_.size()); }
 
@@ -43,8 +44,8 @@ class Decoder {
   std::size_t bytes() const;
 
  private:
-  bf16* keys(int layer, int slot, int lane, int head);
-  std::ptrdiff_t lane_stride() const;
+  bf16* keys(int layer, int slot, int track, int head);
+  std::ptrdiff_t track_stride() const;
 
   void embed(const std::vector<DecoderRow>& rows);
   void normalize(const Norm& norm, int rows);
@@ -59,10 +60,10 @@ class Decoder {
   const Model& model_;
   const MicroKernels& micro_;
   ThreadPool& pool_;
-  int slots_, lanes_;
+  int slots_, tracks_;
   int max_rows_;
   std::vector<std::pair<int, int>> alignment_heads_;
-  Buffer<bf16> cache_;      // [layer][slot][lane][head][keys, values][kMaxPositions][64]
+  Buffer<bf16> cache_;      // [layer][slot][track][head][keys, values][kMaxPositions][64]
   Buffer<float> residual_;  // [row][width]
   Buffer<bf16> normed_;     // [row][width]
   Buffer<bf16> wide_;       // [row][inner]: qkv, query, inner of the feed-forward part

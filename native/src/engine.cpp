@@ -224,15 +224,15 @@ void Engine::add_rows(Sequence& sequence, int& room) {
     const int position = sequence.position();
     DecoderRow row;
     row.slot = sequence.slot;
-    row.lane = beam;
-    row.lanes = sequence.beams.live()[beam].lanes.data();
+    row.track = beam;
+    row.tracks = sequence.beams.live()[beam].tracks.data();
     row.token = token;
     row.position = position;
     row.audio = sequence.audio->data();
     row.wants_logits = position >= prompt - 1 || position == request.start || request.kind == Kind::align;
     if (request.kind == Kind::align)
-      row.alignment = sequence.answer.alignment.data() +
-                      static_cast<std::size_t>(position) * decoder_.alignment_heads() * kFrames;
+      row.alignment =
+          sequence.answer.alignment.data() + static_cast<std::size_t>(position) * decoder_.alignment_heads() * kFrames;
     if (row.wants_logits) logits_rows_.push_back({&sequence, position, beam});
     rows_.push_back(row);
   };
@@ -282,13 +282,12 @@ void Engine::read_row(int index) {
   }
   const int beam = logits_rows_[index].beam;
   if (sequence.searches()) {
-    sequence.following[beam] = grammar_.likeliest(logits, sequence.beams.live()[beam].tokens, request.timestamps,
-                                                  sequence.beams.width() + 1);
+    sequence.following[beam] =
+        grammar_.likeliest(logits, sequence.beams.live()[beam].tokens, request.timestamps, sequence.beams.width() + 1);
     return;
   }
   Beam& only = sequence.beams.only();
-  const Choice choice =
-      grammar_.choose(logits, only.tokens, request.timestamps, request.temperature, sequence.random);
+  const Choice choice = grammar_.choose(logits, only.tokens, request.timestamps, request.temperature, sequence.random);
   only.log_probabilities.push_back(choice.log_probability);
   if (choice.token == grammar_.vocabulary().end_of_text) {
     sequence.done = true;

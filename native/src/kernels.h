@@ -60,14 +60,14 @@ struct EncoderAttention {
 std::size_t encoder_attention_scratch(int frames);
 void encoder_attention(const MicroKernels& micro, const EncoderAttention& task);
 
-// One head of decoder self-attention for one row. q bf16 [64]; keys and values bf16 [lane][length][64], with this
+// One head of decoder self-attention for one row. q bf16 [64]; keys and values bf16 [track][length][64], with this
 // row's own last; out bf16 [64]. length <= kMaxPositions.
 constexpr int kMaxPositions = 448;  // source: openai/whisper, n_text_ctx
 struct SelfAttention {
   const bf16* q;
-  const bf16 *keys, *values;  // of lane 0
-  const std::uint8_t* lanes;  // in which lane each position lies
-  std::ptrdiff_t lane_stride;
+  const bf16 *keys, *values;   // of track 0
+  const std::uint8_t* tracks;  // in which track each position lies
+  std::ptrdiff_t track_stride;
   int length;
   bf16* out;
 };

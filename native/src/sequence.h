@@ -28,8 +28,8 @@ struct Request {
   bool timestamps = true;    // whether the timestamp grammar holds
   float temperature = 0.0f;  // 0: the likeliest, by beams if there is more than one; else drawn
   int beams = 1;
-  std::uint64_t seed = 0;    // of the draws at other temperatures
-  int max_tokens = 224;      // source: openai/whisper decoding.py, sample_len = n_text_ctx / 2
+  std::uint64_t seed = 0;  // of the draws at other temperatures
+  int max_tokens = 224;    // source: openai/whisper decoding.py, sample_len = n_text_ctx / 2
   std::vector<int> probed;
 };
 

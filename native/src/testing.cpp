@@ -126,17 +126,17 @@ Result run_encoder_attention(const std::string& backend, const Matrix& qkv, int 
   return result(floats(out, out.size()), {qkv.shape(0), static_cast<std::size_t>(width)});
 }
 
-Result run_self_attention(const Vector& q, const Matrix& keys, const Matrix& values, int lanes) {
+Result run_self_attention(const Vector& q, const Matrix& keys, const Matrix& values, int tracks) {
   Buffer<bf16> query(kHeadWidth), out(kHeadWidth);
   for (int i = 0; i < kHeadWidth; ++i)
     query[i] = to_bf16(q(i));
   const Buffer<bf16> k = rounded(keys, 1), v = rounded(values, 1);
-  // Keys and values lie in the lanes in turns, as those of beams do.
-  const int length = static_cast<int>(keys.shape(0)) / lanes;
-  std::vector<std::uint8_t> lane_of(length);
+  // Keys and values lie in the tracks in turns, as those of beams do.
+  const int length = static_cast<int>(keys.shape(0)) / tracks;
+  std::vector<std::uint8_t> track_of(length);
   for (int t = 0; t < length; ++t)
-    lane_of[t] = static_cast<std::uint8_t>(t % lanes);
-  self_attention({query.data(), k.data(), v.data(), lane_of.data(), static_cast<std::ptrdiff_t>(length) * kHeadWidth,
+    track_of[t] = static_cast<std::uint8_t>(t % tracks);
+  self_attention({query.data(), k.data(), v.data(), track_of.data(), static_cast<std::ptrdiff_t>(length) * kHeadWidth,
                   length, out.data()});
   return result(floats(out, kHeadWidth), {kHeadWidth});
 }

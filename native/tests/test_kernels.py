@@ -84,10 +84,10 @@ def test_self_attention_of_any_length(kernels, random, length: int) -> None:
     assert relative_error(kernels.self_attention(q, keys, values, 1), expected) < ROUNDED
 
 
-def test_self_attention_over_lanes_takes_each_position_from_its_own(kernels, random) -> None:
+def test_self_attention_over_tracks_takes_each_position_from_its_own(kernels, random) -> None:
     q, keys, values = normal(random, 64, scale=2), normal(random, 3, 50, 64), normal(random, 3, 50, 64)
-    lanes = np.arange(50) % 3
-    own_keys, own_values = keys[lanes, np.arange(50)], values[lanes, np.arange(50)]
+    tracks = np.arange(50) % 3
+    own_keys, own_values = keys[tracks, np.arange(50)], values[tracks, np.arange(50)]
     found = kernels.self_attention(q, keys.reshape(-1, 64), values.reshape(-1, 64), 3)
     assert relative_error(found, softmax(own_keys @ q / 8) @ own_values) < ROUNDED
 

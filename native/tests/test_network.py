@@ -173,7 +173,7 @@ def test_beams_find_what_a_plain_beam_search_finds(
     expected = beam_search(reference, event.audio.numpy(), [3, 4], width, 8)
     found = sum(event.log_probabilities) / len(event.tokens)
     assert found == pytest.approx(expected, abs=0.03)
-    # The log-probabilities are those of the tokens that were chosen, in the lanes that they took.
+    # The log-probabilities are those of the tokens that were chosen, in the tracks that they took.
     logits, _ = reference.decode([3, 4, *event.tokens[:-1]], event.audio.numpy())
     logits = logits[1:].copy()
     logits[:, [1, 2, 650, NO_TIMESTAMPS]] = -np.inf

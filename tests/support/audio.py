@@ -28,8 +28,8 @@ def noise(seconds: float, *, level: float = 0.05, seed: int = 7) -> Samples:
     return (generator.standard_normal(round(seconds * SAMPLE_RATE)) * level).astype(np.float32)
 
 
-def bursts(seconds: float, *, pause_every_s: float = 10.0, pause_s: float = 0.4) -> Samples:
-    """Noise with pauses in it, where a chunker likes to cut."""
+def bursts(seconds: float, *, pause_every_s: float = 4.0, pause_s: float = 0.4) -> Samples:
+    """Noise with pauses in it, so near to each other that every chunk ends in one."""
     samples = noise(seconds)
     for start_s in np.arange(pause_every_s, seconds, pause_every_s):
         start = round(float(start_s) * SAMPLE_RATE)

