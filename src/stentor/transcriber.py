@@ -39,6 +39,9 @@ log = structlog.get_logger()
 ABORT_TIMEOUT_S = 5.0
 """An abort that takes longer is given up: whoever left must not hang on an engine that does not answer."""
 
+LEAST_SPEECH_S = 1.0
+"""A chunk with less speech tells its own language, but not that of the chunks after it."""
+
 FALLBACK_LANGUAGE = "en"
 """What an audio without any sound is said to be in: an answer needs one, and nobody heard anything."""
 
@@ -135,10 +138,13 @@ class Transcriber:
             self._metrics.decoded(chunk.end_s - decoded_s)
             self._metrics.left_out(max(0.0, round(chunk.end_s - decoded_s - chunk.duration_s, 3)))
             decoded_s = chunk.end_s
-            silent = is_silent(chunk.samples)
+            silent, heard_as = is_silent(chunk.samples), options
             if not silent and options.language is None:
-                options = replace(options, language=await calls.detect_language(chunk, options))
-            hearing = Hearing(chunk, options)
+                heard_as = replace(options, language=await calls.detect_language(chunk, options))
+                # Music before the speech must not decide what language the file is in.
+                if chunk.last or await calls.speech_s(chunk) >= LEAST_SPEECH_S:
+                    options = heard_as
+            hearing = Hearing(chunk, heard_as)
             if silent:
                 hearing.outputs.put_nowait(EngineOutput((), chunk.duration_s))
                 hearing.outputs.put_nowait(None)
@@ -211,6 +217,10 @@ class EngineCalls:
         with self._begun("probe", probe):
             return (await self._engine.detect_language(probe)).language
 
+    async def speech_s(self, chunk: Chunk, from_s: float = 0.0) -> float:
+        """How many seconds of speech a voice activity detector hears in a chunk, from there on."""
+        return await self._pool.run(partial(speech_s, chunk.samples[round(from_s * SAMPLE_RATE) :]))
+
     async def generate(self, hearing: Hearing) -> None:
         """Let the engine hear a chunk."""
         chunk, heard = hearing.chunk, hearing.outputs
@@ -227,10 +237,8 @@ class EngineCalls:
         heard.put_nowait(None)
 
     def _engine_request(self, engine_id: str, chunk: Chunk, options: DecodeOptions) -> EngineRequest:
-        def heard_speech_s(offset_s: float) -> Awaitable[float]:
-            return self._pool.run(partial(speech_s, chunk.samples[round(offset_s * SAMPLE_RATE) :]))
-
-        return EngineRequest(engine_id, self._request_id, chunk, options, speech_s=heard_speech_s)
+        listen = partial(self.speech_s, chunk)
+        return EngineRequest(engine_id, self._request_id, chunk, options, speech_s=listen)
 
     @contextmanager
     def _begun(self, stage: str, request: EngineRequest) -> Iterator[None]:

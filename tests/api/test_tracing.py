@@ -102,7 +102,7 @@ async def test_a_span_for_each_stage_within_the_callers_trace(
     inner = [*collector.named("preprocess"), *collector.named("probe"), *collector.named("chunk")]
     assert {span.parent_span_id for span in inner} == {transcribing.span_id}
     assert len(collector.named("preprocess")) == 4  # three chunks, and that there is no fourth
-    assert len(collector.named("probe")) == 1
+    assert len(collector.named("probe")) == 3  # noise tells no language for what follows
     chunks = sorted(map(values, collector.named("chunk")), key=lambda chunk: chunk["stentor.index"])
     assert [chunk["stentor.index"] for chunk in chunks] == [0, 1, 2]
     assert chunks[0]["stentor.start_s"] == 0

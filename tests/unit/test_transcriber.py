@@ -17,8 +17,8 @@ from stentor.engine.fake import FakeEngine
 from stentor.errors import AudioError, AudioTooLong, EngineError, InvalidValue
 from stentor.preprocess import PreprocessPool
 from stentor.transcriber import AudioRequest, Transcriber
-from stentor.types import SAMPLE_RATE, DecodeOptions, EngineRequest, Part, Segment, Word
-from support.audio import bursts, noise, write
+from stentor.types import SAMPLE_RATE, DecodeOptions, EngineRequest, LanguageGuess, Part, Segment, Word
+from support.audio import bursts, noise, speech, write
 from support.waiting import until
 
 
@@ -145,13 +145,39 @@ async def test_the_window_bounds_what_is_under_way(
     assert (await task).text.startswith("chunk 0 chunk 1")
 
 
-async def test_the_language_is_detected_once_and_used_for_all_chunks(pool: PreprocessPool, long: int) -> None:
-    engine = FakeEngine(language="de")
-    transcript = await road(engine, pool).transcribe(AudioRequest("r", long, DecodeOptions()))
+class ByChunk(FakeEngine):
+    """Hears German in the first chunk and French in all others."""
+
+    async def detect_language(self, request: EngineRequest) -> LanguageGuess:
+        await super().detect_language(request)
+        return LanguageGuess("fr" if request.chunk.index else "de", 0.9)
+
+
+async def test_the_language_of_the_first_speech_is_that_of_all_chunks(
+    pool: PreprocessPool, two_cities: Path, tmp_path: Path
+) -> None:
+    engine = ByChunk()
+    for fd in _opened(write(tmp_path / "speech.flac", np.tile(speech(two_cities), 3))):
+        transcript = await road(engine, pool).transcribe(AudioRequest("r", fd, DecodeOptions()))
     assert transcript.language == "de"
     assert engine.begun[0] == "r-lang"
     assert engine.begun.count("r-lang") == 1
     assert {engine.options[each].language for each in engine.begun[1:]} == {"de"}
+    await engine.close()
+
+
+async def test_noise_before_the_speech_does_not_decide_its_language(
+    pool: PreprocessPool, two_cities: Path, tmp_path: Path
+) -> None:
+    engine = ByChunk()
+    samples = np.concatenate([bursts(30), np.tile(speech(two_cities), 2)])
+    for fd in _opened(write(tmp_path / "late.flac", samples)):
+        transcript = await road(engine, pool).transcribe(AudioRequest("r", fd, DecodeOptions()))
+    assert transcript.language == "fr"
+    heard = {name: options.language for name, options in engine.options.items() if name != "r-lang"}
+    assert heard.pop("r-0") == "de"
+    assert set(heard.values()) == {"fr"}
+    assert engine.begun.count("r-lang") == 2
     await engine.close()
 
 

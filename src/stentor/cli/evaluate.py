@@ -22,6 +22,7 @@ from stentor.types import DecodeOptions
 if TYPE_CHECKING:
     from stentor.bench.manifest import Utterance
     from stentor.eval.listeners import Ask, Listener
+    from stentor.eval.results import Subject
     from stentor.eval.run import Group
 
 
@@ -69,8 +70,7 @@ def evaluate(
     with explained():
         from stentor.bench.manifest import load_utterances
         from stentor.eval.listeners import Ask
-        from stentor.eval.page import write_page
-        from stentor.eval.results import read_rates, show, write_json
+        from stentor.eval.results import Subject, read_rates, show
 
         utterances = [
             utterance
@@ -87,23 +87,22 @@ def evaluate(
         else:
             listening = partial(_here, settings, ask)
         groups = asyncio.run(_evaluate(utterances, listening, vad=vad, join=join))
-        subject = {
-            "model": settings.model,
-            "url": url,
-            "faster_whisper": {"beam_size": beam_size, "compute_type": compute_type} if peer else None,
-            "tell_language": tell_language,
-            "words": words,
-            "vad": vad,
-            "prompt": prompt,
-        }
         show(groups, Console(), before)
-        if json_file is not None:
-            write_json(json_file, subject, groups)
-        if html is not None:
-            write_page(html, f"Transcripts of {settings.model}", groups)
-    if complaints := list(_complaints(groups, bounds, before or {}, tolerance)):
+        who = url or (f"faster-whisper {compute_type}, beam {beam_size}" if peer else settings.engine)
+        _write(groups, Subject(settings.model, who, ask), json_file, html)
+    if complaints := _complaints(groups, bounds, before or {}, tolerance):
         typer.echo("\n".join(complaints), err=True)
         raise typer.Exit(1)
+
+
+def _write(groups: Sequence[Group], subject: Subject, json_file: Path | None, html: Path | None) -> None:
+    from stentor.eval.page import write_page
+    from stentor.eval.results import write_json
+
+    if json_file is not None:
+        write_json(json_file, subject, groups)
+    if html is not None:
+        write_page(html, f"{subject.model}, {subject.listener}", groups)
 
 
 async def _evaluate(

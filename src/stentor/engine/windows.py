@@ -58,7 +58,7 @@ async def hear(
         segments = window.segments
         if options.words and segments:
             alignment = await align(offset_s, window.tokens)
-            end_s = offset_s + window.seek_s
+            end_s = max(spoken_to_s, offset_s + window.seek_s)
             segments = with_words(
                 tokenizer,
                 segments,

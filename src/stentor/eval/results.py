@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +14,18 @@ from stentor import __version__
 from stentor.bench.report import Machine, print_table
 from stentor.errors import SetupError
 from stentor.eval.judge import Verdict
+from stentor.eval.listeners import Ask
 from stentor.eval.run import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was evaluated: a model, who ran it, and how it was asked."""
+
+    model: str
+    listener: str
+    ask: Ask
+
 
 COLUMNS = {
     "files": "files",
@@ -60,13 +71,13 @@ def points_more(group: Group, before: Mapping[str, float]) -> float | None:
     return 100 * (rate - before[group.name])
 
 
-def write_json(path: Path, subject: Mapping[str, object], groups: Sequence[Group]) -> None:
+def write_json(path: Path, subject: Subject, groups: Sequence[Group]) -> None:
     """Write all figures, and each file's transcript and errors."""
     record = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "stentor": __version__,
         "machine": asdict(Machine.here()),
-        "subject": dict(subject),
+        "subject": asdict(subject),
         "groups": {group.name: group.figures() for group in groups},
         "files": [_file(verdict) for group in groups for verdict in group.verdicts],
     }

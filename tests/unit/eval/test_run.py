@@ -18,7 +18,7 @@ from stentor.errors import SetupError
 from stentor.eval.joined import cuts_of, joined
 from stentor.eval.listeners import Ask, Here, ListenerError, Server
 from stentor.eval.page import write_page
-from stentor.eval.results import points_more, read_rates, show, write_json
+from stentor.eval.results import Subject, points_more, read_rates, show, write_json
 from stentor.eval.run import Group, evaluate, grouped
 from stentor.types import EngineRequest, Segment, Word
 from support.audio import bursts, noise, write
@@ -118,7 +118,7 @@ async def test_figures_texts_and_diffs_are_written(say: Say, tmp_path: Path) -> 
     console = Console(record=True, width=250)
     show([group], console, {"calls/en": 0.1})
     assert "+23.33" in console.export_text()
-    write_json(tmp_path / "out.json", {"model": "fake"}, [group])
+    write_json(tmp_path / "out.json", Subject("fake", "here", Ask()), [group])
     record = json.loads((tmp_path / "out.json").read_text())
     assert record["groups"]["calls/en"]["substitutions"] == 1
     assert record["files"][0]["text"] == "hello small world"
