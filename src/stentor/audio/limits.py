@@ -30,6 +30,10 @@ class ReaderLimits:
     max_rate_hz: int = 384_000
 
 
+ANY_LENGTH = ReaderLimits(max_audio_s=float("inf"))
+"""For files that are the caller's own: no limit on their length but the caller's patience."""
+
+
 class Stopped(Exception):
     """The `stop` event was set while the audio was read. Raised out of `AudioReader.blocks`.
 

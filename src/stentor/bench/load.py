@@ -84,11 +84,16 @@ async def _run_level(plan: LoadPlan, concurrency: int) -> LevelResult:
 
 
 def _client(plan: LoadPlan, connections: int) -> httpx.AsyncClient:
+    return client_of(plan.url, plan.api_key, connections=connections, timeout_s=plan.timeout_s)
+
+
+def client_of(url: str, api_key: str | None, *, connections: int, timeout_s: float) -> httpx.AsyncClient:
+    """A client for a server's API, with so many connections at most; `url` may end in /v1."""
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
     return httpx.AsyncClient(
-        base_url=plan.url.rstrip("/").removesuffix("/v1"),
-        headers={} if plan.api_key is None else {"Authorization": f"Bearer {plan.api_key}"},
-        timeout=httpx.Timeout(plan.timeout_s, connect=CONNECT_TIMEOUT_S),
+        base_url=url.rstrip("/").removesuffix("/v1"),
+        headers={} if api_key is None else {"Authorization": f"Bearer {api_key}"},
+        timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
         # A transport of our own also keeps the environment's proxies out: we measure the server.
         transport=httpx.AsyncHTTPTransport(limits=limits),
     )

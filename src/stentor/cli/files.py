@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from stentor.api.wire import ResponseFormat, render
-from stentor.audio.reader import AudioReader, ReaderLimits
+from stentor.audio.limits import ANY_LENGTH
+from stentor.audio.reader import AudioReader
 from stentor.cli.engines import engine_of
 from stentor.cli.progress import Display
 from stentor.config import Settings
@@ -28,9 +29,6 @@ SUFFIXES = {ResponseFormat.TEXT: "txt", ResponseFormat.VERBOSE_JSON: "json"}
 
 Ask = Callable[[str, int], AudioRequest]
 """Makes the request for a file, from its name and its descriptor."""
-
-LIMITS = ReaderLimits(max_audio_s=float("inf"))
-"""The files are the caller's own: no limit on their length but the caller's patience."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ async def transcribe_all(
     """
     engine = engine_of(settings)()
     pool = PreprocessPool(settings.resolved_preprocess_workers)
-    transcriber = Transcriber(engine, pool, LIMITS)
+    transcriber = Transcriber(engine, pool, ANY_LENGTH)
     at_once = asyncio.Semaphore(2 * engine.info.slots)
     failures = 0
 
@@ -116,5 +114,5 @@ async def _transcribe_one(
 
 
 def _header_duration_s(fd: int) -> float | None:
-    with AudioReader(fd, LIMITS) as reader:
+    with AudioReader(fd, ANY_LENGTH) as reader:
         return reader.duration_s

@@ -103,9 +103,9 @@ async def convincing(
     for temperature in (asked,) if asked > 0 else rules.RISING_TEMPERATURES:
         decoded = await decode(temperature)
         text = tokenizer.decode(decoded.tokens)
-        if not tried and await _nobody_speaks(request, text, decoded, offset_s):
-            return None
         doubt = rules.doubt(text, decoded.avg_logprob)
+        if not tried and await _nobody_speaks(request, text, decoded, doubt, offset_s):
+            return None
         if doubt is None:
             return decoded
         tried.append((not rules.is_loop(text), decoded.avg_logprob, decoded))
@@ -114,10 +114,13 @@ async def convincing(
     return max(tried, key=lambda attempt: attempt[:2])[2]
 
 
-async def _nobody_speaks(request: EngineRequest, text: str, decoded: Decoded, offset_s: float) -> bool:
+async def _nobody_speaks(
+    request: EngineRequest, text: str, decoded: Decoded, doubt: str | None, offset_s: float
+) -> bool:
     """Whether what the first pass heard is to be thrown away as a dream over silence, noise or music."""
     silent = rules.is_silence(text, decoded.no_speech_prob, decoded.avg_logprob)
-    if request.speech_s is None or not rules.is_suspect(text, decoded.no_speech_prob, decoded.avg_logprob):
+    suspect = doubt is not None or decoded.no_speech_prob > rules.SUSPECT_NO_SPEECH_PROB
+    if request.speech_s is None or not suspect:
         return silent
     speech_s = await request.speech_s(offset_s)
     return speech_s < (rules.SPEECH_S if silent else rules.CLICK_S)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from stentor.audio.limits import ReaderLimits
+from stentor.audio.limits import ANY_LENGTH
 from stentor.audio.reader import AudioReader, read_chunks
 from stentor.audio.vad import VadOptions
 from stentor.bench.manifest import Mark, Utterance
@@ -27,8 +27,6 @@ MARGIN_FRAMES = 3
 
 LOUD = 0.03
 """A frame so loud, against the loudest of its utterance, is speech: 30 dB below it, above breath."""
-
-ANY_LENGTH = ReaderLimits(max_audio_s=float("inf"))
 
 
 def joined(utterances: Sequence[Utterance], pause_s: float, path: Path) -> Utterance:

@@ -23,14 +23,12 @@ class Heard:
         language: The code it says it is in, if it says so.
         words: Its pieces with their times, in order.
         timed: Whether these are words, with times of their own; else the times are guessed from segments.
-        wall_s: How long it took.
     """
 
     text: str
     language: str | None
     words: tuple[Spoken, ...]
     timed: bool
-    wall_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +95,10 @@ def _count(runs: Sequence[Run], references: int, language: str | None) -> ErrorC
 
 def _near(run: Run, spans: Sequence[tuple[float, float] | None], cuts_s: Sequence[float]) -> bool:
     """Whether a run lies at a cut. What was deleted lies between its neighbours."""
-    around = [span for span in spans[max(run.heard_start - 1, 0) : run.heard_end + 1] if span is not None]
-    if not around:
-        return False
-    start_s, end_s = around[0][0], around[-1][1]
-    if run.heard_end > run.heard_start:
-        own = [span for span in spans[run.heard_start : run.heard_end] if span is not None]
-        start_s, end_s = (own[0][0], own[-1][1]) if own else (start_s, end_s)
-    return any(start_s - SEAM_S <= cut_s <= end_s + SEAM_S for cut_s in cuts_s)
+    own = [span for span in spans[run.heard_start : run.heard_end] if span is not None]
+    beside = [span for span in spans[max(run.heard_start - 1, 0) : run.heard_end + 1] if span is not None]
+    known = own or beside
+    return bool(known) and any(known[0][0] - SEAM_S <= cut_s <= known[-1][1] + SEAM_S for cut_s in cuts_s)
 
 
 def _disorder(heard: Heard, seconds: float | None) -> int:

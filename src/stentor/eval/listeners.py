@@ -6,15 +6,14 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any, Protocol
 
 import av
 import httpx
 
-from stentor.audio.limits import ReaderLimits
+from stentor.audio.limits import ANY_LENGTH
 from stentor.audio.vad import VadOptions
-from stentor.bench.load import TRANSCRIPTIONS_PATH
+from stentor.bench.load import TRANSCRIPTIONS_PATH, client_of
 from stentor.bench.manifest import Utterance
 from stentor.bench.peers import PeerModel, PeerSegment
 from stentor.engine.base import Engine
@@ -73,11 +72,10 @@ class Here:
         self._ask = ask
         self._engine = engine
         self._pool = PreprocessPool(workers)
-        self._transcriber = Transcriber(engine, self._pool, ReaderLimits(max_audio_s=float("inf")))
+        self._transcriber = Transcriber(engine, self._pool, ANY_LENGTH)
 
     async def hear(self, utterance: Utterance) -> Heard:
         options = replace(self._ask.options, language=self._ask.language_of(utterance), words=self._ask.words)
-        start_s = perf_counter()
         fd = os.open(utterance.path, os.O_RDONLY)
         try:
             request = AudioRequest(
@@ -88,9 +86,8 @@ class Here:
             raise ListenerError(error.message) from error
         finally:
             os.close(fd)
-        wall_s = perf_counter() - start_s
         words = _words(transcript.segments) if self._ask.words else _pieces(transcript.segments)
-        return Heard(transcript.text, transcript.language, words, self._ask.words, wall_s)
+        return Heard(transcript.text, transcript.language, words, self._ask.words)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -114,12 +111,7 @@ class Server:
         self.at_once = at_once
         self._model = model
         self._ask = ask
-        self._client = httpx.AsyncClient(
-            base_url=url.rstrip("/").removesuffix("/v1"),
-            headers={} if api_key is None else {"Authorization": f"Bearer {api_key}"},
-            timeout=TIMEOUT_S,
-            transport=httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=at_once)),
-        )
+        self._client = client_of(url, api_key, connections=at_once, timeout_s=TIMEOUT_S)
 
     async def hear(self, utterance: Utterance) -> Heard:
         granularities = ["segment", "word"] if self._ask.words else ["segment"]
@@ -134,7 +126,6 @@ class Server:
             fields["prompt"] = self._ask.options.prompt
         if self._ask.vad:
             fields["chunking_strategy"] = "auto"
-        start_s = perf_counter()
         with utterance.path.open("rb") as audio:
             try:
                 response = await self._client.post(
@@ -145,9 +136,9 @@ class Server:
                 raise ListenerError(f"{error.response.status_code}: {error.response.text[:200]}") from error
             except (httpx.HTTPError, ValueError) as error:
                 raise ListenerError(f"{type(error).__name__}: {error}") from error
-        return self._read(body, perf_counter() - start_s)
+        return self._read(body)
 
-    def _read(self, body: Any, wall_s: float) -> Heard:
+    def _read(self, body: Any) -> Heard:
         try:
             timed = self._ask.words and bool(body.get("words"))
             words = (
@@ -158,7 +149,7 @@ class Server:
                     for segment in body.get("segments") or ()
                 )
             )
-            return Heard(body["text"], _code(body.get("language")), words, timed, wall_s)
+            return Heard(body["text"], _code(body.get("language")), words, timed)
         except (KeyError, TypeError, AttributeError) as error:
             raise ListenerError(f"the answer is no verbose_json: {error!r}") from error
 
@@ -186,7 +177,6 @@ class Peer:
         return await asyncio.to_thread(self._hear, utterance)
 
     def _hear(self, utterance: Utterance) -> Heard:
-        start_s = perf_counter()
         try:
             segments, info = self._model.transcribe(
                 str(utterance.path),
@@ -198,9 +188,8 @@ class Peer:
             found = list(segments)  # the work is done in this loop
         except (av.FFmpegError, RuntimeError, ValueError, IndexError) as error:
             raise ListenerError(f"{type(error).__name__}: {error}") from error
-        wall_s = perf_counter() - start_s
         text = "".join(segment.text for segment in found).strip()
-        return Heard(text, info.language, self._words(found), self._ask.words, wall_s)
+        return Heard(text, info.language, self._words(found), self._ask.words)
 
     def _words(self, segments: Sequence[PeerSegment]) -> tuple[Spoken, ...]:
         if not self._ask.words:

@@ -24,14 +24,11 @@ class _Place:
     segment: int
     before: int
     word: Word
+    spelling: str
 
     @property
     def middle_s(self) -> float:
         return (self.word.start_s + self.word.end_s) / 2
-
-    @property
-    def spelling(self) -> str:
-        return "".join(character for character in self.word.text.casefold() if character.isalnum())
 
 
 def reconcile(
@@ -73,8 +70,11 @@ def _meeting(left: Sequence[_Place], right: Sequence[_Place], centre_s: float) -
     runs: dict[tuple[int, int], tuple[float, int]] = {}
     for i, one in enumerate(left):
         for j, other in enumerate(right):
+            # In order of time: what is far away is not compared, or a chunk of words costs 14 ms of the loop.
+            if other.middle_s > one.middle_s + NEAR_S:
+                break
             apart_s = abs(one.middle_s - other.middle_s)
-            if one.spelling != other.spelling or apart_s > NEAR_S:
+            if apart_s > NEAR_S or one.spelling != other.spelling:
                 continue
             agreed, length = runs.get((i - 1, j - 1), (0.0, 0))
             # Time counts as much as spelling: somebody may say the same word ten times.
@@ -92,7 +92,8 @@ def _meeting(left: Sequence[_Place], right: Sequence[_Place], centre_s: float) -
 def _places(segments: Sequence[Segment]) -> Iterator[_Place]:
     for index, segment in enumerate(segments):
         for before, word in enumerate(_words(segment)):
-            yield _Place(index, before, word)
+            spelling = "".join(character for character in word.text.casefold() if character.isalnum())
+            yield _Place(index, before, word, spelling)
 
 
 def _words(segment: Segment) -> tuple[Word, ...]:
@@ -108,10 +109,10 @@ def _cut(segments: Sequence[Segment], kept: Sequence[_Place]) -> Iterator[Segmen
             yield segment
         elif own:
             first = own[0].before
-            yield part_of(segment, first, first + len(own))
+            yield _part_of(segment, first, first + len(own))
 
 
-def part_of(segment: Segment, first: int, last: int) -> Segment:
+def _part_of(segment: Segment, first: int, last: int) -> Segment:
     """A segment with some of its words, from `first` to before `last`, and their tokens."""
     words = segment.words[first:last]
     begin = sum(word.n_tokens for word in segment.words[:first])

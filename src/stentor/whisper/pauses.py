@@ -86,10 +86,16 @@ def between(words: Sequence[Word], pauses: Sequence[Pause]) -> list[Word]:
     if not words:
         return []
     found = list(words)
+    # Before each word, and after the last: where the word before ended, and where the next one begins.
+    ended_s = np.array([words[0].start_s, *(word.end_s for word in words)])
+    begins_s = np.array([*(word.start_s for word in words), words[-1].end_s])
     chosen: dict[int, Pause] = {}
     for pause in pauses:
-        place = _nearest(words, pause)
-        if place is not None and (place not in chosen or _length_s(pause) > _length_s(chosen[place])):
+        distances_s = np.maximum(pause.start_s - begins_s, ended_s - pause.end_s).clip(0)
+        place = int(distances_s.argmin())
+        if distances_s[place] <= REACH_S and (
+            place not in chosen or _length_s(pause) > _length_s(chosen[place])
+        ):
             chosen[place] = pause
     for place, pause in chosen.items():
         if place > 0 and pause.start_s >= found[place - 1].start_s + SHORTEST_WORD_S:
@@ -97,17 +103,6 @@ def between(words: Sequence[Word], pauses: Sequence[Pause]) -> list[Word]:
         if place < len(found) and pause.end_s <= found[place].end_s - SHORTEST_WORD_S:
             found[place] = replace(found[place], start_s=pause.end_s)
     return found
-
-
-def _nearest(words: Sequence[Word], pause: Pause) -> int | None:
-    """Before which word a pause is; None where it is before none, and not after the last either."""
-    distances = []
-    for place in range(len(words) + 1):
-        ended_s = words[place - 1].end_s if place else words[0].start_s
-        begins_s = words[place].start_s if place < len(words) else words[-1].end_s
-        distances.append(max(0.0, pause.start_s - begins_s, ended_s - pause.end_s))
-    place = int(np.argmin(distances))
-    return place if distances[place] <= REACH_S else None
 
 
 def _length_s(pause: Pause) -> float:

@@ -37,7 +37,8 @@ somebody says three times in a window is heard with 3.1, 0.72 and -0.15."""
 
 
 SUSPECT_NO_SPEECH_PROB = 0.2
-"""From here on a voice activity detector is asked as well. It costs 30 ms, as much as a tenth of a window."""
+"""From here on, or where the text is doubtful, a voice activity detector is asked as well. It costs 30 ms, as
+much as a tenth of a window."""
 
 CLICK_S = 0.2
 """Where a detector hears less speech, whatever the model wrote is a dream: in 30 s of noise, hum, ringing or
@@ -122,11 +123,6 @@ def is_silence(text: str, no_speech_prob: float, avg_logprob: float) -> bool:
     The model must say itself that nobody speaks, and either doubt its words or be stuck in a loop.
     """
     return no_speech_prob > NO_SPEECH_PROB and (avg_logprob < NO_SPEECH_LOGPROB or is_loop(text))
-
-
-def is_suspect(text: str, no_speech_prob: float, avg_logprob: float) -> bool:
-    """Whether a window's likeliest text may be a dream, so that it is worth asking somebody else."""
-    return no_speech_prob > SUSPECT_NO_SPEECH_PROB or doubt(text, avg_logprob) is not None
 
 
 def split_at_timestamps(

@@ -22,7 +22,7 @@ SAID = Utterance(
 
 def heard(*words: tuple[str, float, float]) -> Heard:
     spoken = tuple(Spoken(f" {text}", start_s, end_s) for text, start_s, end_s in words)
-    return Heard("".join(word.text for word in spoken).strip(), "en", spoken, True, 1.0)
+    return Heard("".join(word.text for word in spoken).strip(), "en", spoken, True)
 
 
 RIGHT = heard(
