@@ -41,6 +41,11 @@ def _split(value: object) -> object:
     return [entry for entry in map(str.strip, value.split(",")) if entry]
 
 
+def _object(value: object) -> object:
+    """A JSON object as it is written into an environment."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
 _List = (NoDecode, BeforeValidator(_split))
 
 KEY = re.compile(r"[\x21-\x7e]+")
@@ -81,12 +86,19 @@ class Settings(BaseSettings):
         Field(description="Chunks CTranslate2 computes at once; one per usable processor by default."),
     ] = None
     engine: Annotated[
-        Literal["auto", "native", "ctranslate2"],
+        Literal["auto", "native", "ctranslate2", "vllm"],
         Field(description="auto is native where it runs (AMX or AVX-512 BF16), else ctranslate2."),
     ] = "auto"
     max_batch: Annotated[
-        PositiveInt, Field(description="Chunks the native engine computes at once; each takes memory.")
+        PositiveInt,
+        Field(description="Chunks the native engine or vLLM computes at once; each takes memory."),
     ] = 16
+    vllm_args: Annotated[
+        dict[str, Any] | None,
+        NoDecode,
+        BeforeValidator(_object),
+        Field(description="vLLM's engine arguments as a JSON object, over ours; see docs/engines.md."),
+    ] = None
     preprocess_workers: Annotated[
         PositiveInt | None,
         Field(description="Threads that decode audio; by default max(1, min(processors, 2))."),

@@ -173,6 +173,14 @@ class Transcriber:
         info = self.engine.info
         if options.task == "translate" and not info.translates:
             raise InvalidValue(f"the model {info.model} cannot translate", param="model")
+        if options.words and not info.words:
+            raise InvalidValue(
+                f"the engine {info.engine} knows the times of segments and not of words: leave out the word "
+                "granularity and limits on cues",
+                param="timestamp_granularities",
+            )
+        if options.logprobs and not info.logprobs:
+            raise InvalidValue(f"the model {info.model} gives no log-probabilities here", param="include")
         wanted = (options.language,) if options.language else options.languages
         for language in wanted:
             if language not in info.languages:

@@ -26,4 +26,5 @@ def engine_of(settings: Settings) -> Callable[[], Engine]:
         max_batch=settings.max_batch,
         compute_type=settings.compute_type,
         beam_size=settings.beam_size,
+        vllm_args=settings.vllm_args,
     )

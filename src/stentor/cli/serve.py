@@ -22,12 +22,12 @@ def serve(
         str | None, typer.Option(help="Directory, packaged name or hub id; see `stentor models`.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, native or ctranslate2.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, native, ctranslate2 or vllm.")] = None,
     engine_slots: Annotated[
         int | None, typer.Option(min=1, help="Chunks CTranslate2 computes at once.")
     ] = None,
     max_batch: Annotated[
-        int | None, typer.Option(min=1, help="Chunks the native engine computes at once.")
+        int | None, typer.Option(min=1, help="Chunks the native engine or vLLM computes at once.")
     ] = None,
     preprocess_workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode audio.")] = None,
     max_audio_s: Annotated[float | None, typer.Option(min=1, help="Longest audio in seconds.")] = None,

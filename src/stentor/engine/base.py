@@ -14,7 +14,9 @@ class EngineInfo:
     """What an engine is for as long as it lives.
 
     `languages` are the codes its model knows; `slots` how many chunks it advances at once, by which the
-    road sizes a request's window.
+    road sizes a request's window. Without `words` it does not know when a word is spoken: asked for words, it
+    spreads them over their segment or gives none, which will do for laying two texts beside each other, and
+    for no caller.
     """
 
     engine: str
@@ -22,6 +24,8 @@ class EngineInfo:
     languages: tuple[str, ...]
     slots: int
     translates: bool
+    words: bool = True
+    logprobs: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 import structlog
 
 from stentor.engine.base import Engine
-from stentor.errors import ModelError
+from stentor.errors import ModelError, SetupError
 from stentor.models import ModelFiles
 
 log = structlog.get_logger()
 
-EngineName: TypeAlias = Literal["auto", "native", "ctranslate2"]
+EngineName: TypeAlias = Literal["auto", "native", "ctranslate2", "vllm"]
 
 
 def load_engine(
@@ -24,25 +25,34 @@ def load_engine(
     max_batch: int,
     compute_type: str | None = None,
     beam_size: int = 1,
+    vllm_args: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Load a model into the engine asked for, or the one that suits this machine; about a second for base.
 
     `auto` is the native engine where processor, device and weights suit it, and CTranslate2 where not; why
-    not is logged.
+    not is logged. vLLM runs only where it is asked for.
 
     Args:
         model: Its files.
         name: The engine.
         slots: Chunks that CTranslate2 computes at once.
         device: `cpu`, `cuda` or `auto`.
-        max_batch: Chunks that the native engine computes at once.
+        max_batch: Chunks that the native engine, or vLLM, computes at once.
         compute_type: What CTranslate2 computes in; see there.
         beam_size: Transcripts of a window followed at once.
+        vllm_args: vLLM's engine arguments.
 
     Raises:
         ModelError: The engine asked for does not run here, or no runtime can load the model.
+        SetupError: The engine asked for does not take these settings.
     """
     # Runtimes are heavy: only the one that is chosen is imported.
+    if name == "vllm":
+        if beam_size > 1:
+            raise SetupError("the vLLM engine follows one transcript at a time: leave STENTOR_BEAM_SIZE at 1")
+        from stentor.engine.vllm.engine import load_vllm
+
+        return load_vllm(model, max_batch=max_batch, arguments=vllm_args or {})
     if name != "ctranslate2":
         reason = _why_not_native(device, required=name == "native")
         if reason is None:

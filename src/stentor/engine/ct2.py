@@ -128,10 +128,10 @@ class CTranslate2Engine:
         encoded = await self._encoded_from(ticket, offset_s)
         return await ticket.run(self._decode, encoded, ticket.request.options, temperature)
 
-    async def _aligned(self, ticket: Ticket, offset_s: float, tokens: Sequence[int]) -> Alignment:
+    async def _aligned(self, ticket: Ticket, offset_s: float, window: rules.Window) -> Alignment:
         encoded = await self._encoded_from(ticket, offset_s)
         n_frames = frames_of(ticket.request.chunk.duration_s - offset_s)
-        return await ticket.run(self._align, encoded, ticket.request.options, tokens, n_frames)
+        return await ticket.run(self._align, encoded, ticket.request.options, window.tokens, n_frames)
 
     async def _encoded_from(self, ticket: Ticket, offset_s: float) -> Any:
         """The encoder's view of the chunk from there on, computed once for all that ask one after another."""

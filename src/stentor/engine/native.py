@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import math
 import threading
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,6 +29,13 @@ from stentor.whisper import rules
 from stentor.whisper.alignment import Alignment, alignment_of_scores, frames_of
 from stentor.whisper.features import LogMel
 from stentor.whisper.tokenizer import WhisperTokenizer
+from stentor.whisper.vocabulary import (
+    MULTILINGUAL_VOCABULARY,
+    barred_at_begin,
+    barred_tokens,
+    no_speech_token,
+    read_config,
+)
 
 log = structlog.get_logger()
 
@@ -39,20 +44,6 @@ POLL_S = 1.0
 
 RESERVED_EVERY = 8
 """One slot in so many, but never the only one, is left free for clips by the later chunks of long files."""
-
-NEVER_SPOKEN = (
-    "<|startoftranscript|>",
-    "<|translate|>",
-    "<|transcribe|>",
-    "<|startoflm|>",
-    "<|startofprev|>",
-    "<|nospeech|>",
-    "<|nocaptions|>",
-)
-"""Barred whatever the model's files say. Source: openai/whisper decoding.py, _get_suppress_tokens."""
-
-MULTILINGUAL_VOCABULARY = 51865
-"""Source: openai/whisper model.py, is_multilingual."""
 
 
 class NativeEngine:
@@ -77,7 +68,7 @@ class NativeEngine:
         self._tokenizer = WhisperTokenizer(model.directory)
         try:
             weights = stentor_native.open_weights(model.directory)
-            config = _config(model.directory)
+            config = read_config(model.directory)
             heads = _alignment_heads(config, weights)
             self._native: Any = stentor_native.make_engine(
                 weights,
@@ -92,7 +83,6 @@ class NativeEngine:
         self._beam_size = beam_size
         self._log_mel = LogMel(weights.mels)
         self._n_alignment_heads = len(heads)
-        # A model for English alone has the language tokens as well; openai/whisper tells them apart by size.
         multilingual = weights.vocabulary >= MULTILINGUAL_VOCABULARY
         self._info = EngineInfo(
             engine="native",
@@ -199,9 +189,9 @@ class NativeEngine:
             logprobs=event.log_probabilities,
         )
 
-    async def _aligned(self, ticket: Ticket, offset_s: float, tokens: Sequence[int]) -> Alignment:
+    async def _aligned(self, ticket: Ticket, offset_s: float, window: rules.Window) -> Alignment:
         """When the tokens of the window that begins there are spoken."""
-        request = ticket.request
+        request, tokens = ticket.request, window.tokens
         start = rules.start_tokens(self._tokenizer, request.options, multilingual=self._info.translates)
         # The timestamps' absence is written down as well. Source: openai/whisper timing.py, find_alignment.
         prompt = [*start, self._tokenizer.no_timestamps, *tokens, self._tokenizer.eot]
@@ -263,18 +253,6 @@ class NativeEngine:
                 answer.set_result(event)
 
 
-def _config(directory: Path) -> dict[str, Any]:
-    """What the model's files say beside its weights (CTranslate2's or Hugging Face's names)."""
-    config: dict[str, Any] = {}
-    for name in ("config.json", "generation_config.json"):
-        if (directory / name).is_file():
-            try:
-                config |= json.loads((directory / name).read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise ModelError(f"cannot read {directory / name}: {error}") from error
-    return config
-
-
 def _alignment_heads(config: dict[str, Any], weights: Any) -> list[tuple[int, int]]:
     """(layer, head) of those that follow the speech; where nobody says which, all of the upper layers'.
 
@@ -289,14 +267,11 @@ def _alignment_heads(config: dict[str, Any], weights: Any) -> list[tuple[int, in
 
 def _vocabulary(vocabulary: Any, tokenizer: WhisperTokenizer, config: dict[str, Any]) -> Any:
     """Fill in the vocabulary's landmarks, and what the model's files bar."""
-    barred = config.get("suppress_ids") or config.get("suppress_tokens") or []
-    at_begin = config.get("suppress_ids_begin") or config.get("begin_suppress_tokens") or []
-    special = [tokenizer.special(name) for name in NEVER_SPOKEN if tokenizer.knows(name)]
-    no_speech = next((name for name in ("<|nospeech|>", "<|nocaptions|>") if tokenizer.knows(name)), None)
+    no_speech = no_speech_token(tokenizer)
     vocabulary.end_of_text = tokenizer.eot
     vocabulary.no_timestamps = tokenizer.no_timestamps
     vocabulary.timestamp_begin = tokenizer.timestamp_begin
-    vocabulary.no_speech = -1 if no_speech is None else tokenizer.special(no_speech)
-    vocabulary.suppressed = sorted({*(token for token in barred if token >= 0), *special})
-    vocabulary.suppressed_at_begin = sorted({*at_begin, *tokenizer.encode(" "), tokenizer.eot})
+    vocabulary.no_speech = -1 if no_speech is None else no_speech
+    vocabulary.suppressed = barred_tokens(tokenizer, config)
+    vocabulary.suppressed_at_begin = barred_at_begin(tokenizer, config)
     return vocabulary

@@ -35,7 +35,7 @@ async def hear(
     tokenizer: WhisperTokenizer,
     request: EngineRequest,
     decode: Callable[[float, float], Awaitable[Decoded]],
-    align: Callable[[float, Sequence[int]], Awaitable[Alignment]],
+    align: Callable[[float, rules.Window], Awaitable[Alignment]],
 ) -> AsyncGenerator[EngineOutput, None]:
     """Hear a chunk: it is one window, unless the model stops before its end; then the rest is heard again.
 
@@ -44,7 +44,7 @@ async def hear(
         request: Its `report` is told of each fallback.
         decode: One pass of the decoder over the window that begins at these seconds of the chunk, at a
             temperature. An engine does the encoder's work for a window once.
-        align: When these text tokens of the window are spoken; asked for where words are.
+        align: When the text tokens of the window that begins there are spoken; asked for where words are.
     """
     options, duration_s = request.options, request.chunk.duration_s
     offset_s = spoken_to_s = 0.0
@@ -57,7 +57,7 @@ async def hear(
             window = read_window(tokenizer, decoded, rest_s, offset_s=offset_s, logprobs=options.logprobs)
         segments = window.segments
         if options.words and segments:
-            alignment = await align(offset_s, window.tokens)
+            alignment = await align(offset_s, window)
             end_s = max(spoken_to_s, offset_s + window.seek_s)
             segments = with_words(
                 tokenizer,

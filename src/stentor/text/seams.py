@@ -8,6 +8,7 @@ agree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -97,8 +98,19 @@ def _places(segments: Sequence[Segment]) -> Iterator[_Place]:
 
 
 def _words(segment: Segment) -> tuple[Word, ...]:
-    """A segment's words; where an engine gives none, it is one itself."""
-    return segment.words or (Word(segment.text, segment.start_s, segment.end_s, 1.0),)
+    """A segment's words; where an engine gives none, its text shared out over its time by length."""
+    if segment.words:
+        return segment.words
+    pieces = re.findall(r"\s*\S+", segment.text)
+    if len(pieces) == 1:
+        pieces = list(segment.text)  # a language that puts no spaces between words, or a single word
+    rate = (segment.end_s - segment.start_s) / max(1, len(segment.text))
+    words, start_s = [], segment.start_s
+    for piece in pieces:
+        end_s = start_s + rate * len(piece)
+        words.append(Word(piece, start_s, end_s, 1.0))
+        start_s = end_s
+    return tuple(words)
 
 
 def _cut(segments: Sequence[Segment], kept: Sequence[_Place]) -> Iterator[Segment]:
@@ -113,9 +125,10 @@ def _cut(segments: Sequence[Segment], kept: Sequence[_Place]) -> Iterator[Segmen
 
 
 def _part_of(segment: Segment, first: int, last: int) -> Segment:
-    """A segment with some of its words, from `first` to before `last`, and their tokens."""
-    words = segment.words[first:last]
-    begin = sum(word.n_tokens for word in segment.words[:first])
+    """A segment with some of its words, from `first` to before `last`, and their tokens, if known."""
+    all_words = _words(segment)
+    words = all_words[first:last]
+    begin = sum(word.n_tokens for word in all_words[:first])
     end = begin + sum(word.n_tokens for word in words)
     return replace(
         segment,
@@ -123,6 +136,6 @@ def _part_of(segment: Segment, first: int, last: int) -> Segment:
         start_s=words[0].start_s,
         end_s=words[-1].end_s,
         tokens=segment.tokens[begin:end],
-        words=words,
+        words=words if segment.words else (),
         logprobs=segment.logprobs[begin:end],
     )

@@ -147,6 +147,10 @@ _LOCALE: Final = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})+")
 """A language code and its script, region or variant subtags. Source: BCP 47; `_` is POSIX's custom."""
 
 
+UNDETERMINED: Final = "und"
+"""The code where a model does not say which language it heard. Source: ISO 639-2."""
+
+
 def language_code(text: str, *, param: str = "language") -> str:
     """Find the code of a language given by code, locale or English name.
 
@@ -170,7 +174,7 @@ def language_code(text: str, *, param: str = "language") -> str:
 
 def language_name(code: str) -> str:
     """The English name of a language code, in lower case as OpenAI's API writes it."""
-    return LANGUAGES[code]
+    return "undetermined" if code == UNDETERMINED else LANGUAGES[code]
 
 
 def joins_without_spaces(code: str) -> bool:
