@@ -54,6 +54,7 @@ class VllmEngine:
         self._runtime = runtime
         self._ear = make_ear(self._answered)
         self._scheduler = Scheduler(runtime.slots, "stentor-engine")
+        self._running: set[asyncio.Future[Answer]] = set()
         self._info = EngineInfo(
             engine="vllm",
             model=model,
@@ -91,13 +92,18 @@ class VllmEngine:
 
     async def close(self) -> None:
         self._scheduler.die("closed")
-        await asyncio.to_thread(self._runtime.shut_down)
+        for running in self._running:
+            running.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        await self._runtime.close()
         await self._scheduler.close()
 
     async def _answered(self, ticket: Ticket, prepare: Callable[[], Awaitable[Ask]]) -> Answer:
         """Run a pass of vLLM in a slot; whoever leaves before its end aborts it."""
         async with ticket.slot():
             running = asyncio.ensure_future(self._run(ticket.request.id, prepare))
+            self._running.add(running)
             running.add_done_callback(self._autopsy)
             try:
                 answer = await ticket.occupy(running)
@@ -111,6 +117,7 @@ class VllmEngine:
         return await self._runtime.answer(request_id, await prepare())
 
     def _autopsy(self, running: asyncio.Future[Answer]) -> None:
+        self._running.discard(running)
         # Taken, as nobody else may look at it: whoever asked has left when somebody aborts.
         if not running.cancelled() and running.exception() is not None:
             self._notice_death()

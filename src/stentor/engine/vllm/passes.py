@@ -120,6 +120,6 @@ class Runtime(Protocol):
         """Stop the passes of these engine requests; silent on unknown ids."""
         ...
 
-    def shut_down(self) -> None:
-        """End its processes; blocks until they have."""
+    async def close(self) -> None:
+        """End its processes. Idempotent."""
         ...

@@ -5,11 +5,14 @@ AsyncLLM keeps the features and the tokens in this process and starts another, t
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import logging
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,23 @@ from stentor.types import DecodeOptions, Samples
 from stentor.whisper.languages import LANGUAGES
 
 ENVIRONMENT = {
-    "VLLM_CONFIGURE_LOGGING": "0",  # its lines go through the root logger, as everybody's
+    "VLLM_LOGGING_LEVEL": "ERROR",  # in its own processes: 150 lines of warnings at each start
     "VLLM_NO_USAGE_STATS": "1",  # nothing is told to anybody
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads, which a fork would not survive
 }
 """What vLLM reads from the environment, where the operator has not set it."""
 
+CPU_ARGUMENTS = {
+    "dtype": "bfloat16",  # float16, which weights are often in, is computed slowly
+    # One window's 1500 frames in a step and not two, so that a step, behind which an abort waits, is short.
+    "max_num_batched_tokens": 2048,
+}
+"""What else suits a CPU."""
+
 GRAMMAR = "stentor.engine.vllm.grammar:TimestampGrammar"
+
+CLOSE_TIMEOUT_S = 10.0
+"""After which processes that have not ended are killed; vLLM's CPU build takes 8 s."""
 
 ABORTED = "abort"
 """Source: vLLM v1/engine/__init__.py, FINISH_REASON_STRINGS."""
@@ -76,7 +89,7 @@ class VllmRuntime:
             "use_tqdm_on_load": False,
         }
         if current_platform.is_cpu():
-            ours["dtype"] = "bfloat16"  # float16, which the weights are in, is computed slowly there
+            ours |= CPU_ARGUMENTS
         if landmarks is not None:
             ours |= {"logits_processors": [GRAMMAR], "additional_config": {CONFIG: dict(landmarks)}}
         known = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
@@ -88,6 +101,7 @@ class VllmRuntime:
             raise SetupError(f"vLLM does not start with {dict(given)}: {error}") from error
         except Exception as error:  # the core's end comes as RuntimeError, a bad weight file as anything
             raise ModelError(f"vLLM cannot load {directory}: {error}") from error
+        _log_as_everybody()
 
     @property
     def slots(self) -> int:
@@ -95,7 +109,7 @@ class VllmRuntime:
 
     @property
     def failure(self) -> str | None:
-        return "vLLM's engine core has ended" if self._llm.errored else None
+        return "vLLM's engine core has ended" if self._llm is None or self._llm.errored else None
 
     @property
     def speech(self) -> SpeechModel:
@@ -139,11 +153,16 @@ class VllmRuntime:
         )
 
     async def abort(self, request_ids: Collection[str]) -> None:
-        if not self._llm.errored:
+        if self.failure is None:
             await self._llm.abort(list(request_ids))
 
-    def shut_down(self) -> None:
-        self._llm.shutdown()
+    async def close(self) -> None:
+        llm, self._llm = self._llm, None
+        if llm is None:
+            return
+        if llm.output_handler is not None:
+            llm.output_handler.cancel()  # it would take the core's end for a death and say so
+        await asyncio.to_thread(llm.shutdown, CLOSE_TIMEOUT_S)
 
 
 class _TranscriptionModel:
@@ -188,11 +207,20 @@ class _TranscriptionModel:
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
     """Processes started here do not get the terminal's Ctrl-C: Stentor drains first and then ends them."""
+    resource_tracker.ensure_running()  # it would be started on the way, and unblocks the signal again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _log_as_everybody() -> None:
+    """What vLLM logs in this process goes through the root logger."""
+    logger = logging.getLogger("vllm")
+    logger.handlers.clear()
+    logger.propagate = True
+    logger.setLevel(logging.WARNING)
 
 
 def _plain(told: Sequence[Mapping[int, Any] | None] | None) -> list[dict[int, float]]:
