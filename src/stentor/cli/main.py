@@ -1,8 +1,9 @@
-"""The command line: `stentor serve`, `transcribe`, `models`, `bench`, `eval`."""
+"""The command line: `stentor serve`, `transcribe`, `models`, `convert`, `bench`, `eval`."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from rich.table import Table
 from stentor import __version__
 from stentor.bench import commands
 from stentor.cli import evaluate, serve, transcribe
+from stentor.config import Settings
 from stentor.errors import SetupError
 from stentor.process import set_up_process
 
@@ -54,6 +56,19 @@ def models() -> None:
         table.add_row(entry.name, f"{entry.size_bytes / 1e6:.0f} MB", state, entry.source)
     Console().print(table)
     print("--model also takes a directory with CTranslate2 weights, or a hub repository id (owner/name).")
+
+
+@app.command()
+def convert(
+    model: Annotated[str, typer.Argument(help="A packaged name, a directory or a hub id, as for --model.")],
+    directory: Annotated[Path, typer.Argument(help="Where the converted model goes; it is made if need be.")],
+) -> None:
+    """Write a Whisper model from CTranslate2's form into Hugging Face's, which --engine vllm reads."""
+    from stentor.models import resolve
+    from stentor.whisper.convert import convert as write
+
+    write(resolve(model, cache_dir=Settings.load().cache_dir).directory, directory)
+    print(f"{directory} is {model} in Hugging Face's form: stentor serve --engine vllm --model {directory}")
 
 
 def main() -> None:
