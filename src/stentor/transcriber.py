@@ -107,7 +107,7 @@ class Transcriber:
             EngineError: The engine cannot answer.
         """
         options = self._honoured(request.options)
-        stitcher = Stitcher(words=options.words)
+        stitcher = Stitcher(words=options.words, timed=self.engine.info.words)
         async with (
             self._reading(request) as chunks,
             EngineCalls(self.engine, request.request_id, self._metrics, self._pool) as calls,

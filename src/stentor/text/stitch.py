@@ -14,10 +14,12 @@ class Stitcher:
 
     Args:
         words: Whether the transcript shall have words; where chunks overlap, engines give them in any case.
+        timed: Whether the engine knows when words are spoken.
     """
 
-    def __init__(self, *, words: bool = True) -> None:
+    def __init__(self, *, words: bool = True, timed: bool = True) -> None:
         self._words = words
+        self._timed = timed
         self._segments: list[Segment] = []
         self._end_s = 0.0
         self._held: list[Segment] = []  # heard in the chunk before, from where the present one overlaps it
@@ -44,7 +46,7 @@ class Stitcher:
             shared_to_s = chunk.file_s(chunk.before_samples / SAMPLE_RATE)
             if not whole and end_s < shared_to_s:
                 return Part((), self._end_s)
-            heard = reconcile(self._held, self._beginning, chunk.start_s, shared_to_s)
+            heard = reconcile(self._held, self._beginning, chunk.start_s, shared_to_s, timed=self._timed)
             self._held, self._beginning, self._reconciled = [], [], chunk.index
         if chunk.after_samples:
             shared_from_s = chunk.file_s(chunk.duration_s - chunk.after_samples / SAMPLE_RATE)
