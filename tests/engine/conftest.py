@@ -15,6 +15,7 @@ from stentor.models import ModelFiles
 from stentor.types import SAMPLE_RATE, Samples
 from support.audio import speech
 from support.native import skip_unless_native
+from support.vllm import has_vllm, started_vllm
 
 Load = Callable[..., Engine]
 """(model, *, at_once=1): an engine, closed behind the test."""
@@ -26,7 +27,7 @@ def opening(two_cities: Path) -> Samples:
     return speech(two_cities)[: round(21.3 * SAMPLE_RATE)]
 
 
-@pytest.fixture(params=["ctranslate2", "native"])
+@pytest.fixture(params=["ctranslate2", "native", *(["vllm"] if has_vllm() else [])])
 async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
     """Loads models, in each engine in turn."""
     if request.param == "native":
@@ -37,6 +38,8 @@ async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
             engine: Engine
             if request.param == "native":
                 engine = NativeEngine(model, max_batch=at_once)
+            elif request.param == "vllm":
+                engine = started_vllm(model, max_batch=at_once)
             else:
                 engine = CTranslate2Engine(model, slots=at_once, device="cpu")
             stack.push_async_callback(engine.close)

@@ -20,6 +20,7 @@ from stentor.errors import EngineAborted, EngineError
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, EngineRequest, Samples, Segment
 from support.native import skip_unless_native
+from support.vllm import has_vllm, started_vllm
 from support.waiting import until
 
 Requests = Callable[..., EngineRequest]
@@ -39,7 +40,10 @@ def lingering(request: EngineRequest) -> Sequence[Segment]:
     return numbered(request)
 
 
-@pytest.fixture(params=["fake", "ctranslate2-tiny.en", "native-tiny.en"])
+ENGINES = ["fake", "ctranslate2-tiny.en", "native-tiny.en", *(["vllm-tiny.en"] if has_vllm() else [])]
+
+
+@pytest.fixture(params=ENGINES)
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
     engine: Engine
     if request.param == "fake":
@@ -47,6 +51,8 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
     elif request.param == "native-tiny.en":
         skip_unless_native()
         engine = NativeEngine(resolve("tiny.en"), max_batch=2)
+    elif request.param == "vllm-tiny.en":
+        engine = await asyncio.to_thread(started_vllm, resolve("tiny.en"), max_batch=2)
     else:
         engine = CTranslate2Engine(resolve("tiny.en"), slots=2, device="cpu")
     yield engine

@@ -23,7 +23,7 @@ _TYPES: Final = {0: "<f4", 1: "<i1", 2: "<i2", 3: "<i4", 4: "<f2", _BFLOAT16: "<
 """Source: OpenNMT/CTranslate2 include/ctranslate2/types.h, DataType; numpy has no bfloat16."""
 
 _INT16_SCALE: Final = 1024.0
-"""What int16 weights without a scale of their own were multiplied by. Source: CTranslate2 src/models/model.cc."""
+"""What int16 weights without a scale were multiplied by. Source: CTranslate2 src/models/model.cc."""
 
 _ALIGNMENT_BYTES: Final = 8
 """Source: huggingface/safetensors README, the header is padded with spaces."""

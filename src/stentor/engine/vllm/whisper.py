@@ -111,7 +111,9 @@ class WhisperEar:
             temperature,
             # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
             avg_logprob=sum(logprobs) / (len(written) + 1),
-            no_speech_prob=math.exp(told.get(self._no_speech, -math.inf)) if self._no_speech else 0.0,
+            no_speech_prob=math.exp(told.get(self._no_speech, -math.inf))
+            if self._no_speech is not None
+            else 0.0,
             logprobs=logprobs,
         )
 
