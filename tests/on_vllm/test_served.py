@@ -41,13 +41,18 @@ class Server:
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
+    @property
+    def core(self) -> psutil.Process:
+        """The engine core, whose name vLLM sets."""
+        return next(child for child in self.children if "EngineCore" in "".join(child.cmdline()))
+
     async def gauge(self, name: str) -> float:
         lines = (await self.http.get("/metrics")).text
         return float(re.search(rf"^{name} (\S+)$", lines, re.MULTILINE)[1])  # type: ignore[index]
 
     async def until(self, name: str, value: float) -> None:
         while await self.gauge(name) != value:
-            await asyncio.sleep(0.01)
+            pass
 
     async def until_at_rest(self) -> None:
         for name in GAUGES:
@@ -67,18 +72,8 @@ async def served(model: str) -> AsyncIterator[Server]:
         port = free.getsockname()[1]
     directory = await asyncio.to_thread(lambda: converted(resolve(model).directory))
     main = "from stentor.cli.main import main; main()"
-    options = [
-        "serve",
-        "--engine",
-        "vllm",
-        "--model",
-        str(directory),
-        "--port",
-        str(port),
-        "--max-batch",
-        "4",
-    ]
-    env = {**os.environ, "STENTOR_VLLM_ARGS": json.dumps(QUICK_START)}
+    options = ["serve", "--engine", "vllm", "--model", str(directory), "--port", str(port)]
+    env = {**os.environ, "STENTOR_MAX_BATCH": "4", "STENTOR_VLLM_ARGS": json.dumps(QUICK_START)}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", main, *options, env=env)
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
@@ -100,6 +95,12 @@ def clip(two_cities: Path, tmp_path: Path) -> bytes:
     return write(tmp_path / "clip.flac", speech(two_cities)[: round(21.3 * SAMPLE_RATE)]).read_bytes()
 
 
+@pytest.fixture
+def recording(two_cities: Path) -> bytes:
+    """Two chunks."""
+    return two_cities.read_bytes()
+
+
 async def test_a_model_for_english_answers_and_what_it_cannot_do_is_refused(clip: bytes) -> None:
     async with served("tiny.en") as server:
         answer = (await server.post(clip, response_format="verbose_json")).json()
@@ -117,8 +118,8 @@ async def test_a_model_for_english_answers_and_what_it_cannot_do_is_refused(clip
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_who_leaves_leaves_nothing_behind(two_cities: Path, clip: bytes, reset: bool) -> None:
-    body = multipart(two_cities.read_bytes())
+async def test_who_leaves_leaves_nothing_behind(recording: bytes, clip: bytes, reset: bool) -> None:
+    body = multipart(recording)
     async with served("base") as server:
         await server.post(clip)
         # Half an upload; a whole one, as soon as it is sent; in the language probe or a chunk.
@@ -133,24 +134,22 @@ async def test_who_leaves_leaves_nothing_behind(two_cities: Path, clip: bytes, r
         assert "the worst of times" in answer.text
 
 
-async def test_a_dead_core_turns_liveness_red_and_ends_who_waits(two_cities: Path) -> None:
+async def test_a_dead_core_turns_liveness_red_and_ends_who_waits(recording: bytes) -> None:
     async with served("tiny.en") as server:
-        waiting = asyncio.create_task(server.post(two_cities.read_bytes()))
+        waiting = asyncio.create_task(server.post(recording))
         await server.until("stentor_engine_running", 2)
-        core = next(child for child in server.children if "EngineCore" in child.name() + str(child.cmdline()))
-        core.send_signal(signal.SIGKILL)
+        server.core.send_signal(signal.SIGKILL)
         assert (await waiting).status_code == 503
         while (live := await server.http.get("/health/live")).status_code == 200:
-            await asyncio.sleep(0.01)
+            pass
         assert live.json()["reason"] == "vLLM's engine core has ended"
 
 
 async def test_an_idle_core_that_dies_is_seen_as_well() -> None:
     async with served("tiny.en") as server:
-        core = next(child for child in server.children if "EngineCore" in child.name() + str(child.cmdline()))
-        core.send_signal(signal.SIGKILL)
+        server.core.send_signal(signal.SIGKILL)
         while (await server.http.get("/health/live")).status_code == 200:
-            await asyncio.sleep(0.01)
+            pass
 
 
 async def test_sigterm_ends_all_of_it_after_what_runs(clip: bytes) -> None:

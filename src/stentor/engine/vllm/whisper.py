@@ -104,6 +104,7 @@ class WhisperEar:
         )
         answer = await self._asked(ticket, prepare)
         told = answer.prompt_logprobs[after_start] if told_in_prompt else answer.logprobs[0]
+        no_speech = -math.inf if self._no_speech is None else told.get(self._no_speech, -math.inf)
         logprobs = [place[token] for token, place in zip(answer.tokens, answer.logprobs, strict=True)]
         written = [token for token in answer.tokens if token != self._tokenizer.eot]
         return Decoded(
@@ -111,9 +112,7 @@ class WhisperEar:
             temperature,
             # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
             avg_logprob=sum(logprobs) / (len(written) + 1),
-            no_speech_prob=math.exp(told.get(self._no_speech, -math.inf))
-            if self._no_speech is not None
-            else 0.0,
+            no_speech_prob=math.exp(no_speech),
             logprobs=logprobs,
         )
 
