@@ -44,6 +44,7 @@ class FakeRuntime:
         self.gate = asyncio.Event()
         self.gate.set()
         self.closed = 0
+        self.die: Callable[[], None] = lambda: None
         self._script = script
 
     @property
@@ -57,6 +58,9 @@ class FakeRuntime:
 
     def text_of(self, written: str) -> str:
         return written.removeprefix("<text>")
+
+    def watch(self, on_failure: Callable[[], None]) -> None:
+        self.die = on_failure
 
     async def render(self, prompt: Any) -> Any:
         self.rendered.append(prompt)
@@ -285,12 +289,23 @@ async def test_a_dead_core_is_seen_in_the_health_and_ends_everybody(
     tasks = [asyncio.create_task(heard(engine, request)) for request in requests]
     await until(lambda: len(runtime.asked) == 2)
     runtime.failure = "the core has ended"
-    assert not engine.health().alive
-    assert engine.health().reason == "the core has ended"
+    runtime.die()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(result, EngineError) for result in results)
+    assert not engine.health().alive
+    assert engine.health().reason == "the core has ended"
     with pytest.raises(EngineError, match="core has ended"):
         await heard(engine, make_request("late", quiet_noise, language="en"))
+
+
+async def test_a_core_that_dies_while_nobody_asks_is_seen_in_the_health(
+    multilingual: WhisperTokenizer,
+) -> None:
+    runtime = FakeRuntime(lambda ask: Answer([], "", []))
+    engine = whisper(multilingual, runtime)
+    runtime.failure = "the core has ended"
+    assert not engine.health().alive
+    await engine.close()
 
 
 async def test_a_pass_that_vllm_refuses_fails_its_request_alone(

@@ -101,6 +101,7 @@ class VllmEngine:
 
     async def _answered(self, ticket: Ticket, prepare: Callable[[], Awaitable[Ask]]) -> Answer:
         """Run a pass of vLLM in a slot; whoever leaves before its end aborts it."""
+        self._runtime.watch(self._notice_death)
         async with ticket.slot():
             running = asyncio.ensure_future(self._run(ticket.request.id, prepare))
             self._running.add(running)

@@ -104,6 +104,10 @@ class Runtime(Protocol):
         """Its model, where it is not Whisper."""
         ...
 
+    def watch(self, on_failure: Callable[[], None]) -> None:
+        """Call back in this event loop when it dies; the first call counts."""
+        ...
+
     async def render(self, prompt: Any) -> Any:
         """Compute a prompt's features, in another thread."""
         ...

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import multiprocessing
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -95,8 +96,14 @@ class VllmRuntime:
         known = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
         arguments = engine_arguments(given, ours, known=known)
         try:
+            others = set(multiprocessing.active_children())
             with _without_interrupts():
                 self._llm: Any = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+            started = set(multiprocessing.active_children()) - others
+            # Copies, as vLLM closes its own when it pleases. Each becomes readable when its process ends.
+            self._sentinels = [os.dup(process.sentinel) for process in started]
+            self._watching: asyncio.AbstractEventLoop | None = None
+            self._core_ended = False
         except (TypeError, ValueError) as error:  # pydantic's and vLLM's own are ValueErrors
             raise SetupError(f"vLLM does not start with {dict(given)}: {error}") from error
         except Exception as error:  # the core's end comes as RuntimeError, a bad weight file as anything
@@ -109,11 +116,31 @@ class VllmRuntime:
 
     @property
     def failure(self) -> str | None:
-        return "vLLM's engine core has ended" if self._llm is None or self._llm.errored else None
+        ended = self._core_ended or self._llm is None or self._llm.errored
+        return "vLLM's engine core has ended" if ended else None
 
     @property
     def speech(self) -> SpeechModel:
         return _TranscriptionModel(self._llm.model_config)
+
+    def watch(self, on_failure: Callable[[], None]) -> None:
+        """Call back when a process of vLLM's ends, which it tells those who wait for an answer not always."""
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop()
+            for sentinel in self._sentinels:
+                self._watching.add_reader(sentinel, self._end, on_failure)
+
+    def _end(self, on_failure: Callable[[], None]) -> None:
+        self._forget_sentinels()
+        self._core_ended = True
+        on_failure()
+
+    def _forget_sentinels(self) -> None:
+        for sentinel in self._sentinels:
+            if self._watching is not None:
+                self._watching.remove_reader(sentinel)
+            os.close(sentinel)
+        self._sentinels.clear()
 
     async def render(self, prompt: Any) -> Any:
         from vllm.renderers.inputs.preprocess import parse_model_prompt  # as vLLM's server does
@@ -160,6 +187,7 @@ class VllmRuntime:
         llm, self._llm = self._llm, None
         if llm is None:
             return
+        self._forget_sentinels()
         if llm.output_handler is not None:
             llm.output_handler.cancel()  # it would take the core's end for a death and say so
         await asyncio.to_thread(llm.shutdown, CLOSE_TIMEOUT_S)
