@@ -32,9 +32,13 @@ WEIGHTS: Final = "model.bin"
 SAFETENSORS: Final = "model.safetensors"
 """Hugging Face's weights, which the native engine takes in place of CTranslate2's."""
 
-REQUIRED_FILES: Final = (WEIGHTS, "config.json", "tokenizer.json")
+CONFIG: Final = "config.json"
+REQUIRED_FILES: Final = (WEIGHTS, CONFIG, "tokenizer.json")
 
 _HUB_PATTERNS: Final = [*REQUIRED_FILES, "preprocessor_config.json", "vocabulary.*"]
+_HUB_OTHER_FORMS: Final = ["*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "*.gguf"]
+"""The same weights over again, beside `*.safetensors`."""
+
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _TRUE_WORDS: Final = frozenset({"1", "ON", "YES", "TRUE"})
 """What HF_HUB_OFFLINE may say. Source: huggingface_hub constants.py, ENV_VARS_TRUE_VALUES."""
@@ -52,7 +56,8 @@ _ABANDONED_S: Final = 3600.0
 class ModelFiles:
     """A model that is there: `REQUIRED_FILES` lie in `directory`; `digest` is the SHA-256 of its weights.
 
-    `model.safetensors` may stand for `model.bin`.
+    `model.safetensors` may stand for `model.bin`. From `resolve_repository` comes what Hugging Face's libraries
+    read, and no digest.
     """
 
     name: str
@@ -204,13 +209,36 @@ def _from_directory(name: str, directory: Path) -> ModelFiles:
     return ModelFiles(name, directory, _digest(directory / weights))
 
 
+def resolve_repository(name: str, *, cache_dir: Path | None = None) -> ModelFiles:
+    """Find a model for a runtime that reads Hugging Face's files by itself, whatever the family.
+
+    Args:
+        name: A directory or a hub repository id; other names are found as `resolve` finds them.
+        cache_dir: See `resolve`.
+
+    Raises:
+        ModelError: No such model, or it cannot be had.
+    """
+    given = Path(os.path.expanduser(name))
+    if (given / CONFIG).is_file():
+        return ModelFiles(name, given, "")
+    if _HUB_ID.fullmatch(name) and not given.is_dir():
+        return ModelFiles(name, _snapshot(name, name, ignore_patterns=_HUB_OTHER_FORMS), "")
+    return resolve(name, cache_dir=cache_dir)
+
+
 def _from_hub(name: str, repository: str) -> ModelFiles:
+    return _from_directory(name, _snapshot(name, repository, allow_patterns=_HUB_PATTERNS))
+
+
+def _snapshot(name: str, repository: str, **patterns: list[str]) -> Path:
+    """A repository's files in the hub's cache, fetched if need be."""
     from huggingface_hub import snapshot_download
 
     # Read here as well, since the client read it when something imported it, perhaps long ago.
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE_WORDS
     try:
-        directory = snapshot_download(repository, allow_patterns=_HUB_PATTERNS, local_files_only=offline)
+        return Path(snapshot_download(repository, local_files_only=offline, **patterns))
     # The client lets errors of its HTTP library through, and that library has changed twice.
     except Exception as error:
         way_out = (
@@ -222,7 +250,6 @@ def _from_hub(name: str, repository: str) -> ModelFiles:
             f"Cannot get {name} from the hub repository {repository}. {way_out}, or give a directory or a "
             f"packaged model (see: stentor models). The hub's client said: {error}"
         ) from error
-    return _from_directory(name, Path(directory))
 
 
 def _from_packages(name: str, model: PackagedModel, cache_dir: Path) -> ModelFiles:

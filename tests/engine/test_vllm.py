@@ -399,6 +399,7 @@ def test_the_operators_arguments_go_before_ours() -> None:
 
 
 def test_a_model_in_the_wrong_form_is_told_how_to_convert(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").touch()
     with pytest.raises(ModelError, match="stentor convert tiny DIRECTORY"):
         load_vllm(ModelFiles("tiny", tmp_path, ""), max_batch=1, arguments={})
 
@@ -412,7 +413,6 @@ def test_beams_are_refused(tmp_path: Path) -> None:
 
 def test_without_vllm_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
-    (tmp_path / "model.safetensors").touch()
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match=r"stentor\[vllm\]"):
         load_vllm(ModelFiles("qwen", tmp_path, ""), max_batch=1, arguments={})

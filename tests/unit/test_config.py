@@ -43,6 +43,15 @@ def test_lists_are_written_with_commas_or_as_json(monkeypatch: pytest.MonkeyPatc
     assert Settings().served_model_names == ("one", "two")
 
 
+def test_engine_arguments_are_a_json_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STENTOR_VLLM_ARGS", '{"dtype": "float32", "max_num_seqs": 8}')
+    assert Settings.load().vllm_args == {"dtype": "float32", "max_num_seqs": 8}
+    for nonsense in ("{dtype: float32}", "[]", "8"):
+        monkeypatch.setenv("STENTOR_VLLM_ARGS", nonsense)
+        with pytest.raises(SetupError, match="STENTOR_VLLM_ARGS"):
+            Settings.load()
+
+
 def test_keys_come_from_the_environment_and_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert Settings().known_api_keys == frozenset()
     keys = tmp_path / "keys"

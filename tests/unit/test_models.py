@@ -15,7 +15,7 @@ from threading import Barrier
 import pytest
 
 from stentor.errors import ModelError
-from stentor.models import PACKAGED, PackagedModel, available, resolve
+from stentor.models import PACKAGED, PackagedModel, available, resolve, resolve_repository
 
 PART_1, PART_2 = os.urandom(3 << 20), os.urandom(12345)
 COMPANIONS = {"config.json": b"{}", "tokenizer.json": b'{"a": 1}', "vocabulary.txt": b"a\nb\n"}
@@ -288,6 +288,14 @@ except ModelError as error:
 
 
 @pytest.mark.usefixtures("site")
+def test_a_whole_repository_is_whatever_has_a_config(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert resolve_repository(str(tmp_path)).directory == tmp_path
+    assert resolve_repository("tiny.en", cache_dir=cache).directory == resolve("tiny.en").directory
+    with pytest.raises(ModelError, match="Unknown model"):
+        resolve_repository("no-such-model")
+
+
 def test_available_says_what_is_installed_and_what_brings_the_rest() -> None:
     packages = {**PACKAGES, "absent": replace(IN_ONE, pieces=("not_here/model/model.bin",), extra="absent")}
     entries = {entry.name: entry for entry in available(packages=packages)}

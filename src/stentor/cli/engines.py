@@ -8,7 +8,7 @@ from functools import partial
 from stentor.config import Settings
 from stentor.engine.base import Engine
 from stentor.engine.choice import load_engine
-from stentor.models import resolve
+from stentor.models import resolve, resolve_repository
 
 
 def engine_of(settings: Settings) -> Callable[[], Engine]:
@@ -17,9 +17,10 @@ def engine_of(settings: Settings) -> Callable[[], Engine]:
     Raises:
         ModelError: The model cannot be had. What is returned raises it where no engine can load the model.
     """
+    find = resolve_repository if settings.engine == "vllm" else resolve
     return partial(
         load_engine,
-        resolve(settings.model, cache_dir=settings.cache_dir),
+        find(settings.model, cache_dir=settings.cache_dir),
         name=settings.engine,
         slots=settings.resolved_engine_slots,
         device=settings.device,

@@ -20,7 +20,7 @@ from stentor.engine.vllm.runtime import VllmRuntime
 from stentor.engine.vllm.speech import SpeechEar
 from stentor.engine.vllm.whisper import WhisperEar
 from stentor.errors import EngineError, ModelError
-from stentor.models import SAFETENSORS, ModelFiles
+from stentor.models import WEIGHTS, ModelFiles
 from stentor.types import EngineOutput, EngineRequest, LanguageGuess
 from stentor.whisper.tokenizer import WhisperTokenizer
 from stentor.whisper.vocabulary import MULTILINGUAL_VOCABULARY, barred_tokens, no_speech_token, read_config
@@ -141,9 +141,9 @@ def load_vllm(model: ModelFiles, *, max_batch: int, arguments: Mapping[str, Any]
         SetupError: An engine argument does not exist or has a value it cannot have.
     """
     directory = model.directory
-    if not (directory / SAFETENSORS).is_file():
+    if (directory / WEIGHTS).is_file():
         raise ModelError(
-            f"vLLM reads Hugging Face's layout, and {directory} has no {SAFETENSORS}. "
+            f"vLLM reads Hugging Face's form of a model, and {directory} is in CTranslate2's. "
             f"Run: stentor convert {model.name} DIRECTORY, and give that directory as the model."
         )
     config = read_config(directory)
