@@ -56,8 +56,8 @@ _ABANDONED_S: Final = 3600.0
 class ModelFiles:
     """A model that is there: `REQUIRED_FILES` lie in `directory`; `digest` is the SHA-256 of its weights.
 
-    `model.safetensors` may stand for `model.bin`. From `resolve_repository` comes what Hugging Face's libraries
-    read, and no digest.
+    `model.safetensors` may stand for `model.bin`. From `resolve_repository` comes whatever Hugging Face's
+    libraries read, and no digest.
     """
 
     name: str
@@ -223,22 +223,28 @@ def resolve_repository(name: str, *, cache_dir: Path | None = None) -> ModelFile
     if (given / CONFIG).is_file():
         return ModelFiles(name, given, "")
     if _HUB_ID.fullmatch(name) and not given.is_dir():
-        return ModelFiles(name, _snapshot(name, name, ignore_patterns=_HUB_OTHER_FORMS), "")
+        return ModelFiles(name, _snapshot(name, name, leaving_out=_HUB_OTHER_FORMS), "")
     return resolve(name, cache_dir=cache_dir)
 
 
 def _from_hub(name: str, repository: str) -> ModelFiles:
-    return _from_directory(name, _snapshot(name, repository, allow_patterns=_HUB_PATTERNS))
+    return _from_directory(name, _snapshot(name, repository, taking=_HUB_PATTERNS))
 
 
-def _snapshot(name: str, repository: str, **patterns: list[str]) -> Path:
+def _snapshot(
+    name: str, repository: str, *, taking: list[str] | None = None, leaving_out: list[str] | None = None
+) -> Path:
     """A repository's files in the hub's cache, fetched if need be."""
     from huggingface_hub import snapshot_download
 
     # Read here as well, since the client read it when something imported it, perhaps long ago.
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE_WORDS
     try:
-        return Path(snapshot_download(repository, local_files_only=offline, **patterns))
+        return Path(
+            snapshot_download(
+                repository, local_files_only=offline, allow_patterns=taking, ignore_patterns=leaving_out
+            )
+        )
     # The client lets errors of its HTTP library through, and that library has changed twice.
     except Exception as error:
         way_out = (

@@ -287,7 +287,6 @@ except ModelError as error:
     assert "model.bin, tokenizer.json" in error
 
 
-@pytest.mark.usefixtures("site")
 def test_a_whole_repository_is_whatever_has_a_config(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert resolve_repository(str(tmp_path)).directory == tmp_path
@@ -296,6 +295,7 @@ def test_a_whole_repository_is_whatever_has_a_config(tmp_path: Path, cache: Path
         resolve_repository("no-such-model")
 
 
+@pytest.mark.usefixtures("site")
 def test_available_says_what_is_installed_and_what_brings_the_rest() -> None:
     packages = {**PACKAGES, "absent": replace(IN_ONE, pieces=("not_here/model/model.bin",), extra="absent")}
     entries = {entry.name: entry for entry in available(packages=packages)}
