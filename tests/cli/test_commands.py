@@ -49,6 +49,15 @@ def test_models_are_listed() -> None:
     assert "installed" in shown
 
 
+def test_a_packaged_model_is_converted(tmp_path: Path) -> None:
+    ended = stentor("convert", "tiny.en", tmp_path / "converted")
+    assert ended.returncode == 0
+    assert "--engine vllm" in ended.stdout
+    names = {path.name for path in (tmp_path / "converted").iterdir()}
+    assert names >= {"model.safetensors", "config.json", "tokenizer.json", "preprocessor_config.json"}
+    assert stentor("convert", "tiny.en", tmp_path / "converted" / "config.json").returncode == 2
+
+
 def test_speech_to_text(clip: Path) -> None:
     ended = stentor("transcribe", "--model", "tiny.en", clip)
     assert ended.returncode == 0

@@ -115,6 +115,27 @@ async def test_where_chunks_overlap_words_are_asked_for_and_given_only_to_who_wa
     await engine.close()
 
 
+async def test_an_engine_without_words_is_asked_for_none_by_callers_and_joined_by_its_text(
+    pool: PreprocessPool, pauseless: int
+) -> None:
+    def script(request: EngineRequest) -> list[Segment]:
+        """Somebody counts the seconds of the file, in one segment."""
+        start_s, end_s = request.chunk.start_s, request.chunk.end_s
+        text = "".join(f" {n}" for n in range(100, 250) if start_s <= n - 100 and n - 99.1 <= end_s)
+        return [Segment(text, 0.0, request.chunk.duration_s)]
+
+    engine = FakeEngine(script, words=False, logprobs=False)
+    transcript = await road(engine, pool).transcribe(AudioRequest("r", pauseless, ENGLISH))
+    assert [int(text) for text in transcript.text.split()] == list(range(100, 250))
+    words = DecodeOptions(language="en", words=True)
+    logprobs = DecodeOptions(language="en", logprobs=True)
+    for options, param in ((words, "timestamp_granularities"), (logprobs, "include")):
+        with pytest.raises(InvalidValue) as refused:
+            await road(engine, pool).transcribe(AudioRequest("r", pauseless, options))
+        assert refused.value.param == param
+    await engine.close()
+
+
 async def test_a_later_chunk_that_is_done_first_waits_for_its_turn(pool: PreprocessPool, long: int) -> None:
     second_done = threading.Event()
 

@@ -30,6 +30,9 @@ class FakeEngine:
         slots: Chunks computed at once.
         language: What the probe hears.
         languages: What the model knows.
+        model: What it is called.
+        words: Whether it says that it knows when words are spoken.
+        logprobs: Whether it says that it knows how likely each token was.
     """
 
     def __init__(
@@ -40,10 +43,14 @@ class FakeEngine:
         language: str = "en",
         languages: tuple[str, ...] = ("en", "de", "fr", "ja"),
         model: str = "fake",
+        words: bool = True,
+        logprobs: bool = True,
     ) -> None:
         self._script = script
         self._language = language
-        self._info = EngineInfo("fake", model, languages, slots, translates=True)
+        self._info = EngineInfo(
+            "fake", model, languages, slots, translates=True, words=words, logprobs=logprobs
+        )
         self._scheduler = Scheduler(slots, "stentor-engine")
         self.gate = asyncio.Event()
         self.gate.set()

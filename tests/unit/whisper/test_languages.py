@@ -28,6 +28,12 @@ def test_every_code_and_name_is_understood_in_any_case(code: str, case: Callable
     assert language_code(f"  {case(language_name(code))}\n") == code
 
 
+def test_a_language_that_nobody_named_has_a_name() -> None:
+    assert language_name("und") == "undetermined"
+    with pytest.raises(InvalidValue):
+        language_code("und")
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
