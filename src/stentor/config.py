@@ -87,6 +87,10 @@ class Settings(BaseSettings):
     max_batch: Annotated[
         PositiveInt, Field(description="Chunks the native engine computes at once; each takes memory.")
     ] = 16
+    ray: Annotated[
+        bool, Field(description="Run the engine in processes of Ray's instead; needs stentor[ray].")
+    ] = False
+    ray_engines: Annotated[PositiveInt, Field(description="How many of them.")] = 1
     preprocess_workers: Annotated[
         PositiveInt | None,
         Field(description="Threads that decode audio; by default max(1, min(processors, 2))."),

@@ -118,11 +118,12 @@ class RemoteEngine:
 
     async def close(self) -> None:
         """Abort what this server has begun. The replicas go on for others."""
-        if self._watcher is not None:
-            self._watcher.cancel()
         for stream in self._streams.values():
             stream.cancel()
         await self._scheduler.close()
+        self._work.set()
+        if self._watcher is not None:
+            await self._watcher  # to its end: Ray's own logs lament a survey that is cancelled
 
     async def _hear(self, verb: Verb, request: EngineRequest) -> AsyncGenerator[News, None]:
         """The news of a chunk, from as many replicas as it takes: each goes on where the one before was lost.
@@ -201,16 +202,16 @@ class RemoteEngine:
             self._watcher = asyncio.create_task(self._keep_watching())
 
     async def _keep_watching(self) -> None:
-        while True:
+        while self._scheduler.dead is None:
             await self._survey()
             health = self.health()
             if health.running or health.queued or self._scheduler.running:
                 await asyncio.sleep(self._busy_period_s)
-                continue
-            self._work.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_PERIOD_S):
-                    await self._work.wait()
+            elif self._scheduler.dead is None:
+                self._work.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(IDLE_PERIOD_S):
+                        await self._work.wait()
 
     async def _survey(self, aborted: Collection[str] = ()) -> None:
         """Ask all replicas how they are. Whoever waits for it lets the next one take its aborts along."""
@@ -230,7 +231,7 @@ class RemoteEngine:
         self._heard_s = time.monotonic()
         self._states = {state.replica_id: state for state in states}
         slots = sum(state.info.slots for state in states if state.health.alive)
-        self._scheduler.slots = math.ceil(DEPTH * (slots or self._info.slots))
+        self._scheduler.resize(math.ceil(DEPTH * (slots or self._info.slots)))
 
 
 async def _next(ticket: Ticket, stream: Stream, limit_s: float | None = None) -> News | None:
