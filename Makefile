@@ -51,7 +51,7 @@ clients: setup $(CLIENTS)        ## ask a server of our own with LangChain, Llam
 	$(BIN)/python tests/clients/run.py $(CLIENTS)/bin/python
 
 ray: setup $(RAY)/ready          ## run the tests that need Ray, in an environment of their own
-	$(RAY)/bin/python -m pytest -q tests/scale
+	$(RAY)/bin/python -m pytest -q -p no:warnings tests/scale  # Ray warns of its own affairs
 
 # All extras but `ray`, which holds its dependencies' versions down and weighs as much as all others.
 lock: setup                      ## resolve the dependencies anew into requirements.lock

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Collection, Sequence
 
+import psutil
+
 from stentor.engine.base import Engine
+from stentor.engine.fake import FakeEngine, numbered
 from stentor.errors import EngineAborted, EngineError
 from stentor.scale.calls import Call, News, ReplicaLost, ReplicaState, Verb
 from stentor.scale.remote import RemoteEngine
 from stentor.scale.replica import EngineReplica
+from stentor.types import EngineRequest, Segment
 
 
 class LocalReplicas:
@@ -99,3 +104,23 @@ class LocalStream:
 async def _nobody() -> AsyncGenerator[News, None]:
     raise ReplicaLost("nobody is there")
     yield
+
+
+def scripted(slots: int, linger_s: float) -> Engine:
+    """An engine for a replica in a process of its own: each chunk takes so long and names itself."""
+
+    def linger(request: EngineRequest) -> Sequence[Segment]:
+        threading.Event().wait(linger_s)
+        return numbered(request)
+
+    return FakeEngine(linger, slots=slots)
+
+
+def serve_pids(deployment: str) -> list[int]:
+    """The processes of a deployment's replicas on this machine."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        title = " ".join(process.info["cmdline"] or ())
+        if title.startswith("ray::ServeReplica:") and f":{deployment}" in title:
+            found.append(process.pid)
+    return found

@@ -6,29 +6,32 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeAlias
 
 # Before Ray is imported: nothing is told to anybody outside.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
 from ray import serve
-from ray.serve.schema import LoggingConfig
+from ray.serve.schema import LoggingConfig, ServeStatus
 
 from stentor.engine.base import Engine
 from stentor.errors import SetupError
 from stentor.scale.deployments import Plan, engines
 from stentor.scale.handles import connect
+from stentor.scale.remote import RemoteEngine
 
 STORE_BYTES = 400 << 20
 """Memory for chunks on their way: 200 of 30 s, where replicas hold one and a half for each of their slots."""
 
 APPLICATION = "stentor"
 
+Connect: TypeAlias = Callable[[], RemoteEngine]
+"""Gives an engine that computes in the replicas; blocks until one of them answers."""
+
 
 @contextmanager
-def engines_on_ray(
-    load: Callable[[], Engine], *, replicas: int, drain_timeout_s: float
-) -> Iterator[Callable[[], Engine]]:
+def engines_on_ray(load: Callable[[], Engine], *, replicas: int, drain_timeout_s: float) -> Iterator[Connect]:
     """Run engine replicas until the context is left; gives what connects a server to them.
 
     A Ray is started on this machine, or joined where the environment names one (`RAY_ADDRESS`).
@@ -54,7 +57,7 @@ def engines_on_ray(
         try:
             handle = serve.run(application, name=APPLICATION, route_prefix=None)
         except RuntimeError as error:
-            raise SetupError(f"the engine replicas do not start: {error}") from error
+            raise SetupError(f"the engine replicas do not start: {_told(serve.status())}") from error
         yield partial(connect, handle)
     finally:
         if address:
@@ -62,3 +65,9 @@ def engines_on_ray(
         else:
             serve.shutdown()
         ray.shutdown()
+
+
+def _told(status: ServeStatus) -> str:
+    """Why, with the last lines of what the replica raised."""
+    deployments = status.applications[APPLICATION].deployments.values()
+    return "\n".join(deployment.message.strip() for deployment in deployments)

@@ -241,6 +241,7 @@ async def _next(ticket: Ticket, stream: Stream, limit_s: float | None = None) ->
         ReplicaLost: The replica is gone, or there was nothing within the limit.
     """
     future = asyncio.ensure_future(_or_none(stream))
+    future.add_done_callback(_see)
     try:
         async with asyncio.timeout(limit_s):
             return await ticket.outcome(future)
@@ -248,6 +249,12 @@ async def _next(ticket: Ticket, stream: Stream, limit_s: float | None = None) ->
         raise ReplicaLost(f"no replica took the call within {limit_s:g} s") from None
     finally:
         future.cancel()
+
+
+def _see(future: asyncio.Future[News | None]) -> None:
+    """Look at the error of a call whose ticket ended first: asyncio would log it as lost."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def _or_none(stream: Stream) -> News | None:
