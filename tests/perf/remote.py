@@ -29,7 +29,6 @@ from support.replicas import scripted, serve_pids
 ROUNDS = 40
 
 
-@serve.deployment(ray_actor_options={"num_cpus": 0})
 class Taker:
     """Takes samples in the ways that they can travel."""
 
@@ -58,7 +57,8 @@ async def p50_ms(call: Callable[[], Awaitable[object]]) -> float:
 
 
 async def copies(samples: Samples) -> None:
-    handle = serve.run(Taker.bind(), name="taker", route_prefix=None)
+    taker = serve.deployment(Taker, ray_actor_options={"num_cpus": 0})
+    handle = serve.run(taker.bind(), name="taker", route_prefix=None)
     ways: dict[str, Callable[[], object]] = {
         "nothing": lambda: None,
         "array": lambda: samples,
@@ -67,25 +67,25 @@ async def copies(samples: Samples) -> None:
         "bytes": samples.tobytes,
         "list": samples.tolist,
     }
+
+    async def take(prepare: Callable[[], object]) -> None:
+        await handle.take.remote(prepare())
+
     for name, prepare in ways.items():
-        print(f"copy {name}: {await p50_ms(lambda p=prepare: _taken(handle, p())):.1f} ms")  # type: ignore[misc]
+        print(f"copy {name}: {await p50_ms(partial(take, prepare)):.1f} ms")
     serve.delete("taker")
-
-
-async def _taken(handle: serve.handle.DeploymentHandle[Taker], what: object) -> None:
-    await handle.take.remote(what)
 
 
 async def hops(connect: Callable[[], Engine], samples: Samples) -> None:
     here, there = FakeEngine(), await asyncio.to_thread(connect)
+
+    async def hear(engine: Engine, length_s: int) -> None:
+        await heard(engine, request("r", samples[: length_s * SAMPLE_RATE]))
+
     for name, engine in {"here": here, "Ray": there}.items():
         for length_s in (1, 30):
-            asked = partial(request, "r", samples[: length_s * SAMPLE_RATE])
-            print(
-                f"scripted {length_s} s, {name}: {await p50_ms(lambda e=engine, a=asked: heard(e, a())):.2f} ms"
-            )  # type: ignore[misc]
-    await here.close()
-    await there.close()
+            print(f"scripted {length_s} s, {name}: {await p50_ms(partial(hear, engine, length_s)):.2f} ms")
+        await engine.close()
 
 
 async def probes(connect: Callable[[], Engine], samples: Samples) -> None:
@@ -94,13 +94,12 @@ async def probes(connect: Callable[[], Engine], samples: Samples) -> None:
     async def both(*, again: bool) -> None:
         asked = request("r", samples, None)
         await engine.detect_language(asked)
-        if again:
-            engine._probed.clear()  # type: ignore[attr-defined]
-        await heard(engine, EngineRequest("r", "r", asked.chunk, DecodeOptions(language="en")))
+        chunk = Chunk(0, 0, samples, last=True) if again else asked.chunk
+        await heard(engine, EngineRequest("r", "r", chunk, DecodeOptions(language="en")))
 
-    for again in (False, True, False, True):
+    for name, again in [("again", True), ("once", False)] * 2:
         print(
-            f"probe and chunk, base, {'elsewhere' if again else 'same replica'}: {await p50_ms(partial(both, again=again)):.0f} ms"
+            f"probe and chunk of 5 s, base, encoded {name}: {await p50_ms(partial(both, again=again)):.0f} ms"
         )
     await engine.close()
 
@@ -109,27 +108,24 @@ async def kill(connect: Callable[[], Engine], samples: Samples) -> None:
     engine = await asyncio.to_thread(connect)
     pieces = [samples[at : at + 28 * SAMPLE_RATE] for at in range(0, len(samples), 28 * SAMPLE_RATE)] * 4
 
-    async def run(*, killed: bool) -> tuple[float, list[str]]:
+    async def transcript(number: int) -> str:
+        asked = [request(f"r{number}-{index}", piece) for index, piece in enumerate(pieces)]
+        return "".join(await asyncio.gather(*(heard(engine, each) for each in asked)))
+
+    async def run(*, killed: bool) -> None:
         began_s = time.perf_counter()
-        asked = [
-            asyncio.create_task(heard(engine, request(f"r{n}-{i}", piece)))
-            for n in range(16)
-            for i, piece in enumerate(pieces)
-        ]
+        asked = [asyncio.create_task(transcript(number)) for number in range(16)]
         if killed:
             await asyncio.sleep(5)
             os.kill(serve_pids("engine")[0], signal.SIGKILL)
         texts = await asyncio.gather(*asked)
-        return time.perf_counter() - began_s, texts
-
-    await run(killed=False)
-    for killed in (False, True):
-        wall_s, texts = await run(killed=killed)
+        wall_s = time.perf_counter() - began_s
         print(
-            f"16 requests of {len(pieces)} chunks, {'one killed' if killed else 'none killed'}: {wall_s:.1f} s, "
-            f"{len(set(map(tuple, zip(*[iter(texts)] * len(pieces), strict=True))))} different"
+            f"16 requests of {len(pieces)} chunks, killed {killed}: {wall_s:.1f} s, texts {len(set(texts))}"
         )
-        await asyncio.sleep(10)
+
+    for killed in (False, False, True):
+        await run(killed=killed)
     await engine.close()
 
 

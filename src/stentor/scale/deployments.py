@@ -48,6 +48,10 @@ AFTER_DRAIN_S = 10.0
 
 STARTED_PERIOD_S = 0.05
 
+UPSCALE_S, DOWNSCALE_S = 10.0, 300.0
+"""How long more or fewer engines must be wanted. Audio that waits is no guess, and a model loads in seconds;
+to start a node takes minutes, so none is given up for a pause."""
+
 
 class Plan(BaseModel):
     """What a cluster shall run: the `args` of the application in a Serve config."""
@@ -126,6 +130,9 @@ def engines(plan: Plan, load: Callable[[], Engine], drain_timeout_s: float) -> s
     scaled = AutoscalingConfig(
         min_replicas=plan.engines,
         max_replicas=max(plan.engines, plan.max_engines),
+        upscale_delay_s=UPSCALE_S,
+        look_back_period_s=UPSCALE_S,
+        downscale_delay_s=DOWNSCALE_S,
         policy=AutoscalingPolicy(
             policy_function=WaitingAudioPolicy,
             policy_kwargs={"audio_s_per_replica": plan.audio_s_per_engine},

@@ -153,7 +153,8 @@ class RemoteEngine:
                 log.warning("engine replica lost", request_id=request.id, attempt=attempt, why=str(why))
                 if heard >= len(request.chunk.samples):
                     return  # it had told everything
-                replica_id = self._another(replica_id)
+                # Whoever has kept the chunk from its probe has the whole of it, and what is left is another.
+                replica_id, key = self._another(replica_id), uuid.uuid4().hex
             raise EngineError(f"no engine replica could hear the chunk: {why}")
 
     @asynccontextmanager
