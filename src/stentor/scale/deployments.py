@@ -131,7 +131,7 @@ def engines(plan: Plan, load: Callable[[], Engine], drain_timeout_s: float) -> s
         min_replicas=plan.engines,
         max_replicas=max(plan.engines, plan.max_engines),
         upscale_delay_s=UPSCALE_S,
-        look_back_period_s=UPSCALE_S,
+        look_back_period_s=2 * UPSCALE_S,  # longer than what Serve takes between two looks, 10 s
         downscale_delay_s=DOWNSCALE_S,
         policy=AutoscalingPolicy(
             policy_function=WaitingAudioPolicy,

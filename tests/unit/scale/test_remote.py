@@ -155,6 +155,21 @@ async def test_a_chunk_goes_where_its_language_was_heard(make_request: Requests)
             replicas.calls.append(replicas.calls[-1])  # so that its turn would be another's
 
 
+async def test_what_is_left_of_a_chunk_is_not_taken_for_what_was_probed(make_request: Requests) -> None:
+    request = make_request("r", seconds(3))
+    async with remote(StallingEngine(1), FakeEngine(spoken)) as (engine, replicas):
+        await engine.detect_language(request)
+        outputs: list[EngineOutput] = []
+        async with aclosing(engine.generate(request)) as answers:
+            reading = asyncio.ensure_future(_read(answers, outputs))
+            await until(lambda: len(outputs) == 1)
+            replicas.lose("r0")
+            await reading
+    assert text(outputs) == " 0 1 2"
+    probe, whole, rest = (call for _, _, call in replicas.calls)
+    assert probe.key == whole.key != rest.key
+
+
 async def test_the_engine_is_given_the_very_chunk_it_has_encoded(make_request: Requests) -> None:
     given: list[EngineRequest] = []
 
