@@ -71,6 +71,13 @@ class TranscriptionForm(BaseModel):
         Literal["auto"] | ServerVad | None,
         Field(description="auto, or server_vad with its parameters: leave out what is not speech."),
     ] = None
+    condition: Annotated[
+        bool,
+        Field(description="Hear the audio in order, each chunk with what was said before it: slower."),
+    ] = False
+    code_switching: Annotated[
+        bool, Field(description="Detect the language of each chunk, not one for the whole audio.")
+    ] = False
     max_line_width: Annotated[
         int | None, Field(ge=1, description="With srt or vtt only: columns in a line; 42 by convention.")
     ] = None

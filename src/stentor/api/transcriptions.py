@@ -81,7 +81,14 @@ async def _answer(request: Request, task: Task) -> Response:
         )
         entry.stage = "transcribing"
         form = check(upload.fields)
-        audio = AudioRequest(unique_id_of(request), upload.audio.fileno(), form.options(task), form.vad)
+        audio = AudioRequest(
+            unique_id_of(request),
+            upload.audio.fileno(),
+            form.options(task),
+            vad=form.vad,
+            condition=form.condition,
+            code_switching=form.code_switching,
+        )
         place.duration_s = lambda: audio.report.duration_s
         transcribe = partial(_transcribe, services, entry, place, audio)
         if form.stream:

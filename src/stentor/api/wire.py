@@ -212,8 +212,8 @@ def logprobs_of(segments: Iterable[Segment]) -> list[LogprobJson]:
 
 
 def languages_of(transcript: Transcript) -> list[LanguageJson]:
-    """The language that was heard, if anything was."""
-    return [LanguageJson(code=transcript.language)] if transcript.segments else []
+    """The languages that something was said in, the one that most was said in first."""
+    return [LanguageJson(code=language) for language in transcript.languages]
 
 
 def _json(transcript: Transcript, *, logprobs: bool) -> TranscriptionJson:
