@@ -49,8 +49,8 @@ class Listener(Protocol):
 class Ask:
     """How to listen: whether the language is told, words are timed, and what is not speech left out.
 
-    `condition` gives each chunk what was said before it, `code_switching` a language of its own; only here and
-    on a Stentor's server.
+    `condition` gives each chunk what was said before it, `code_switching` a language of its own: only here
+    and on a Stentor's server.
     """
 
     tell_language: bool = True
