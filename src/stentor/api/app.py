@@ -15,8 +15,8 @@ from stentor.api import health, transcriptions
 from stentor.api.errors import LastResort, install_error_handlers
 from stentor.api.housekeeping import return_memory_when_idle
 from stentor.api.keys import ApiKeys
-from stentor.api.request_ids import HEADER, RequestIds
 from stentor.api.page import page_router
+from stentor.api.request_ids import HEADER, RequestIds
 from stentor.api.services import make_services
 from stentor.api.traces import Traces
 from stentor.config import Settings

@@ -75,6 +75,7 @@ function begin() {
   part("work").hidden = false;
   part("name").textContent = file.name;
   part("cancel").hidden = false;
+  part("player").hidden = false;
   for (const name of ["again", "downloads", "keys-hint"]) part(name).hidden = true;
   part("state").textContent = "Sending";
   progress(0);
@@ -102,6 +103,7 @@ function end(words) {
 function fail(failure) {
   if (!(failure instanceof Failure)) throw failure;
   end(transcript.segments.length ? "Broken off. What had come so far stands below." : "");
+  part("player").hidden = !transcript.segments.length;
   say(failure.message);
   if (failure.status === 401) unlock();
   else if (failure.retryAfterS) wait(failure.retryAfterS);
