@@ -97,7 +97,7 @@ function end(words) {
   part("cancel").hidden = true;
   part("again").hidden = false;
   part("again").textContent = "Again";
-  status.look();
+  setTimeout(() => status.look(), 300); // the server's books are closed a moment after the answer is
 }
 
 function fail(failure) {
