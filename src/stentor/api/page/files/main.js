@@ -182,7 +182,7 @@ async function copy() {
 function offer({ languages, translates }) {
   const names = new Intl.DisplayNames(["en"], { type: "language" });
   const named = languages.map((code) => [names.of(code) ?? code, code]).sort();
-  const detect = languages.length > 1 ? [new Option("Find out", "")] : [];
+  const detect = languages.length > 1 ? [new Option("Detect", "")] : [];
   const before = part("language").value;
   part("language").replaceChildren(...detect, ...named.map(([name, code]) => new Option(name, code)));
   if (languages.includes(before)) part("language").value = before;
@@ -217,7 +217,10 @@ transcript.addEventListener("hear", ({ detail }) => player.playFrom(detail));
 player.addEventListener("time", ({ detail }) => transcript.mark(detail));
 recorder.addEventListener("recorded", ({ detail }) => choose(detail));
 recorder.addEventListener("refused", ({ detail }) => say(detail));
-status.addEventListener("locked", unlock);
+status.addEventListener("locked", ({ detail }) => {
+  if (key.get()) say(detail); // it was tried
+  unlock();
+});
 status.addEventListener("known", ({ detail }) => {
   model = detail.model;
   offer(detail);

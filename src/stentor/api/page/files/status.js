@@ -47,7 +47,7 @@ export class Status extends EventTarget {
     this.known = false;
     for (const name of ["requests", "waiting", "speed"]) write(name, "–");
     write("model", failure.status === 401 ? "locked" : "no answer");
-    if (failure.status === 401) this.dispatchEvent(new Event("locked"));
+    if (failure.status === 401) this.dispatchEvent(new CustomEvent("locked", { detail: failure.message }));
   }
 }
 
