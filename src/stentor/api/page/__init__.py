@@ -42,7 +42,6 @@ POLICY = {
 HEADERS = {
     "cache-control": "no-cache",  # kept, and asked for again by its tag
     "content-security-policy": "; ".join(f"{name} {value}" for name, value in POLICY.items()),
-    "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "microphone=(self), camera=(), geolocation=()",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",

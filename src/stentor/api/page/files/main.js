@@ -79,7 +79,6 @@ function begin() {
   for (const name of ["again", "downloads", "keys-hint"]) part(name).hidden = true;
   part("state").textContent = "Sending";
   progress(0);
-  status.look();
 }
 
 function uploaded(share) {
@@ -87,6 +86,7 @@ function uploaded(share) {
   if (share === 1) {
     part("state").textContent = "Listening";
     progress(null);
+    status.look();
   }
 }
 
@@ -190,6 +190,7 @@ function offer({ languages, translates }) {
   if (!translates) part("task").value = "transcriptions";
 }
 
+part("choose").addEventListener("click", () => part("file").click());
 part("file").addEventListener("change", (event) => {
   choose(event.target.files[0]);
   event.target.value = ""; // the same file may be chosen once more

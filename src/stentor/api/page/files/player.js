@@ -32,6 +32,7 @@ export class Player extends EventTarget {
   playFrom(seconds) {
     if (!this.playable) return;
     this.media.currentTime = seconds;
+    this.tell_(this.media); // at once: whoever goes on with the arrow keys need not wait for the media
     // Refused where the page was not touched yet; the person can press play.
     this.media.play().catch(() => {});
   }
