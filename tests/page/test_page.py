@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import av
 import httpx
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import pytest_asyncio
 
 pytest.importorskip("playwright", reason="Playwright is not installed")
 
-from playwright.async_api import Page, expect
+from playwright.async_api import FilePayload, Page, expect
 
 from page.conftest import OTHER_NAME, Open
 from stentor.engine.fake import FakeEngine
@@ -31,6 +33,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 """Where `make check` puts it."""
+
+GARBAGE: FilePayload = {"name": "notes.mp3", "mimeType": "audio/mpeg", "buffer": b"no audio" * 999}
 
 WORD_S = 6.0
 """Long enough for a word to be the one that is heard when the test looks."""
@@ -65,6 +69,23 @@ async def served(engine: FakeEngine) -> AsyncIterator[Served]:
 def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """70 s: three chunks."""
     return write(tmp_path_factory.mktemp("audio") / "speech.flac", bursts(70))
+
+
+def _filmed(path: Path) -> Path:
+    """Three seconds of grey with a sound."""
+    with av.open(path, "w") as film:
+        picture = film.add_stream("libvpx", rate=5, width=64, height=48, pix_fmt="yuv420p")
+        sound = film.add_stream("libopus", rate=48_000, layout="mono")
+        for _ in range(15):
+            grey = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 128, np.uint8), format="rgb24")
+            film.mux(picture.encode(grey))
+        for start in range(0, 3 * 48_000, 960):
+            piece = av.AudioFrame.from_ndarray(noise(0.06)[None, :960], format="flt", layout="mono")
+            piece.sample_rate, piece.pts = 48_000, start
+            film.mux(sound.encode(piece))
+        film.mux(picture.encode(None))
+        film.mux(sound.encode(None))
+    return path
 
 
 async def finished(page: Page) -> None:
@@ -141,12 +162,16 @@ async def test_cancel_ends_the_work_at_the_server(
     await expect(page.locator("#segments li")).to_have_count(6)
 
 
-async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(visit: Open, served: Served) -> None:
+async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
+    visit: Open, served: Served, tmp_path: Path
+) -> None:
     page = await visit(served)
     network = await page.context.new_cdp_session(page)
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 400_000}
     await network.send("Network.emulateNetworkConditions", slow)
-    wave = {"name": "long.wav", "mimeType": "audio/wav", "buffer": bytes(8_000_000)}
+    wave = tmp_path / "long.wav"
+    wave.touch()
+    os.truncate(wave, 8_000_000)
     await page.set_input_files("#file", wave)
     await expect(page.locator("#state")).to_have_text("Sending")
     await expect(page.get_by_role("progressbar")).to_have_attribute("value", re.compile(r"^[1-9]\d?$"))
@@ -179,9 +204,7 @@ async def test_what_is_saved_is_what_the_server_would_have_sent(
 
         for kind in ("srt", "vtt"):
             assert saved[kind] == (await sent(kind)).text
-        verbose = (
-            await sent("verbose_json", **{"timestamp_granularities[]": ["word", "segment"]})
-        ).json()
+        verbose = (await sent("verbose_json", **{"timestamp_granularities[]": ["word", "segment"]})).json()
     told = json.loads(saved["json"])
     assert {key: told[key] for key in ("task", "language", "duration", "text", "words")} == {
         key: verbose[key] for key in ("task", "language", "duration", "text", "words")
@@ -189,6 +212,17 @@ async def test_what_is_saved_is_what_the_server_would_have_sent(
     assert told["segments"] == [
         {key: segment[key] for key in ("id", "start", "end", "text")} for segment in verbose["segments"]
     ]
+
+
+async def test_the_text_can_be_copied(visit: Open, served: Served, audio: Path) -> None:
+    page = await visit(served, permissions=["clipboard-read", "clipboard-write"])
+    await page.set_input_files("#file", audio)
+    await finished(page)
+    await page.get_by_role("button", name="Copy").click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = await page.evaluate("() => navigator.clipboard.readText()")
+    assert copied.startswith("left0 <right0> & --> left2 <right2> & --> left0")
+    assert copied.count("left") == 6
 
 
 async def test_subtitles_are_those_of_the_server_to_the_letter(visit: Open, served: Served) -> None:
@@ -202,7 +236,9 @@ async def test_subtitles_are_those_of_the_server_to_the_letter(visit: Open, serv
         texts = ["".join(random.choice(pieces, random.integers(0, 5))) for _ in range(6)]
         many.append(
             [
-                Segment(text, round(float(start_s) * 1000) / 1000, round(float(start_s + length_s) * 1000) / 1000)
+                Segment(
+                    text, round(float(start_s) * 1000) / 1000, round(float(start_s + length_s) * 1000) / 1000
+                )
                 for start_s, length_s, text in zip(starts_s, lengths_s, texts, strict=True)
             ]
         )
@@ -294,13 +330,41 @@ async def test_a_file_that_the_browser_cannot_play_is_read_all_the_same(
     await expect(page.locator(".heard")).to_have_count(0)
 
 
+async def test_a_video_is_seen_and_heard(visit: Open, served: Served, tmp_path: Path) -> None:
+    page = await visit(served)
+    await page.set_input_files("#file", _filmed(tmp_path / "film.webm"))
+    await finished(page)
+    await page.get_by_text("left0").click()
+    await expect(page.locator(".heard")).to_have_text("left0")
+    assert await page.locator("video").evaluate("video => [video.videoWidth, video.paused]") == [64, False]
+
+
 async def test_refusals_are_told_in_the_words_of_the_server(visit: Open, served: Served) -> None:
     page = await visit(served)
-    garbage = {"name": "notes.mp3", "mimeType": "audio/mpeg", "buffer": b"no audio" * 999}
-    await page.set_input_files("#file", garbage)
+    await page.set_input_files("#file", GARBAGE)
     await expect(page.get_by_role("alert")).to_contain_text("not audio in a format")
     await expect(page.get_by_role("button", name="Again")).to_be_enabled()
     await expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_upload_bytes": 1_000_000}, "larger than 1,000,000 bytes"),
+        ({"max_requests": 1}, "the limit is 1"),
+    ],
+)
+async def test_a_refusal_before_the_upload_has_ended_is_told_as_well(
+    visit: Open, engine: FakeEngine, tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
+    large = tmp_path / "large.wav"
+    large.touch()
+    os.truncate(large, 40_000_000)
+    async with serving(engine, **settings) as served:
+        page = await visit(served)
+        with served.services.admission.request(None):  # somebody else
+            await page.set_input_files("#file", large)
+            await expect(page.get_by_role("alert")).to_contain_text(words)
 
 
 async def test_a_full_server_says_when_to_come_back(visit: Open, engine: FakeEngine, tmp_path: Path) -> None:
@@ -373,25 +437,30 @@ async def test_a_key_is_asked_for_and_kept_in_the_tab_only(
         await expect(other.get_by_role("textbox", name="API key")).to_be_visible()
 
 
-async def test_everything_works_with_the_keyboard_alone(visit: Open, served: Served, audio: Path) -> None:
+async def test_everything_works_with_the_keyboard_alone(
+    visit: Open, served: Served, engine: FakeEngine, audio: Path
+) -> None:
     page = await visit(served)
     await expect(page.locator("#model")).to_have_text("fake")
     seen = []
-    for _ in range(6):
+    for _ in range(5):
         await page.keyboard.press("Tab")
         seen.append(await active(page))
-    assert seen == ["Skip to the transcript", "choose", "record", "language", "task", "More"]
+    assert seen == ["choose", "record", "language", "task", "More"]
     for _ in range(4):
         await page.keyboard.press("Shift+Tab")
     async with page.expect_file_chooser() as chooser:
         await page.keyboard.press("Enter")
     await (await chooser.value).set_files(audio)
     await finished(page)
+    await page.keyboard.press("Shift+Tab")
+    assert await active(page) == "skip"
     seen = []
     while (here := await active(page)) != "Play from 0:00":
         seen.append(here)
         await page.keyboard.press("Tab")
     assert seen[-5:] == ["again", "copy", "Save as srt", "Save as vtt", "Save as json"]
+    assert len(seen) == 11
     await page.keyboard.press("ArrowDown")
     assert await active(page) == "Play from 0:12"
     await page.keyboard.press("Enter")
@@ -408,6 +477,13 @@ async def test_everything_works_with_the_keyboard_alone(visit: Open, served: Ser
     assert await page.evaluate("() => document.activeElement.tagName") == "AUDIO"
     await page.keyboard.press("Shift+Tab")
     assert await active(page) == last
+    await page.get_by_role("button", name="Again").focus()
+    engine.gate.clear()
+    await page.keyboard.press("Enter")
+    assert await active(page) == "cancel"
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#state")).to_contain_text("Cancelled")
+    assert await active(page) == "again"
 
 
 @pytest.mark.parametrize(
@@ -448,8 +524,7 @@ async def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
     await expect(page.locator(".heard")).to_have_text("left0")
     await page.locator("audio").evaluate("audio => audio.pause()")
     await judge()
-    garbage = {"name": "notes.mp3", "mimeType": "audio/mpeg", "buffer": b"no audio" * 999}
-    await page.set_input_files("#file", garbage)
+    await page.set_input_files("#file", GARBAGE)
     await expect(page.get_by_role("alert")).not_to_be_empty()
     await page.locator("#key-section").evaluate("section => (section.hidden = false)")
     await judge()

@@ -5,7 +5,7 @@ import { Recorder } from "./recorder.js";
 import { Failure, key, stream } from "./server.js";
 import { Status } from "./status.js";
 import { textOf, toJson, toSrt, toVtt } from "./subtitles.js";
-import { length } from "./times.js";
+import { length, pace } from "./times.js";
 import { Transcript } from "./transcript.js";
 
 const part = (id) => document.getElementById(id);
@@ -18,6 +18,7 @@ const status = new Status();
 let file = null; // what was chosen
 let whole = {}; // what the server said of all of it: task, language, duration
 let running = null; // the AbortController of the request under way
+let counting = null; // the timer until a full server may be asked again
 let model = null;
 
 /** Hear the file that was chosen; whatever was under way is cancelled. */
@@ -74,9 +75,10 @@ function take(event) {
 function begin() {
   part("work").hidden = false;
   part("name").textContent = file.name;
-  part("cancel").hidden = false;
-  part("player").hidden = false;
-  for (const name of ["again", "downloads", "keys-hint"]) part(name).hidden = true;
+  for (const name of ["skip", "player"]) part(name).hidden = false;
+  for (const name of ["downloads", "keys-hint"]) part(name).hidden = true;
+  swap("again", "cancel");
+  wait(0);
   part("state").textContent = "Sending";
   progress(0);
 }
@@ -94,9 +96,7 @@ function end(words) {
   running = null;
   part("state").textContent = words;
   part("progress").hidden = true;
-  part("cancel").hidden = true;
-  part("again").hidden = false;
-  part("again").textContent = "Again";
+  swap("cancel", "again");
   setTimeout(() => status.look(), 300); // the server's books are closed a moment after the answer is
 }
 
@@ -111,22 +111,23 @@ function fail(failure) {
 
 /** The server has said when to come back: count the seconds down. */
 function wait(seconds) {
-  const again = part("again");
-  const control = running; // null; a new request ends the counting
-  again.disabled = true;
-  const tick = () => {
-    const over = seconds <= 0 || running !== control;
-    again.disabled = !over;
-    again.textContent = over ? "Again" : `Again in ${seconds} s`;
-    seconds -= 1;
-    if (!over) setTimeout(tick, 1000);
-  };
-  tick();
+  clearTimeout(counting);
+  part("again").disabled = seconds > 0;
+  part("again").textContent = seconds > 0 ? `Again in ${seconds} s` : "Again";
+  if (seconds > 0) counting = setTimeout(() => wait(seconds - 1), 1000);
+}
+
+/** Put a button where another was, with the focus if that had it. */
+function swap(from, to) {
+  const focused = document.activeElement === part(from);
+  part(to).hidden = false;
+  if (focused) part(to).focus();
+  part(from).hidden = true;
 }
 
 function summary(seconds) {
   if (!transcript.segments.length) return "Nothing was said in it.";
-  return `${length(whole.duration)} of audio in ${length(seconds)}, ${Math.round(whole.duration / seconds)}× real time`;
+  return `${length(whole.duration)} of audio in ${length(seconds)}, ${pace(whole.duration / seconds)}`;
 }
 
 /** Show how far it has come, 0 to 1; null where nobody knows. */
@@ -139,6 +140,7 @@ function progress(share) {
 
 function say(words) {
   part("alert").textContent = words;
+  if (words) part("alert").scrollIntoView({ block: "nearest" });
 }
 
 function choose(chosen) {
@@ -228,6 +230,7 @@ status.addEventListener("known", ({ detail }) => {
 });
 
 addEventListener("dragover", (event) => {
+  if (!event.dataTransfer.types.includes("Files")) return; // text, into one of the fields
   event.preventDefault();
   part("drop").classList.add("over");
 });
@@ -235,6 +238,7 @@ addEventListener("dragleave", (event) => {
   if (!event.relatedTarget) part("drop").classList.remove("over");
 });
 addEventListener("drop", (event) => {
+  if (!event.dataTransfer.files.length) return;
   event.preventDefault();
   part("drop").classList.remove("over");
   choose(event.dataTransfer.files[0]);

@@ -19,9 +19,9 @@ export class Player extends EventTarget {
     this.media = media;
     this.playable = true;
     media.addEventListener("loadedmetadata", () => measure(media), { once: true });
-    media.addEventListener("error", () => this.refuse_(media));
-    media.addEventListener("seeked", () => this.tell_(media));
-    media.addEventListener("play", () => this.follow_(media));
+    media.addEventListener("error", () => this.#refuse(media));
+    media.addEventListener("seeked", () => this.#tell(media));
+    media.addEventListener("play", () => this.#follow(media));
     this.place.replaceChildren(media);
   }
 
@@ -32,12 +32,12 @@ export class Player extends EventTarget {
   playFrom(seconds) {
     if (!this.playable) return;
     this.media.currentTime = seconds;
-    this.tell_(this.media); // at once: whoever goes on with the arrow keys need not wait for the media
+    this.#tell(this.media); // at once: whoever goes on with the arrow keys need not wait for the media
     // Refused where the page was not touched yet; the person can press play.
     this.media.play().catch(() => {});
   }
 
-  refuse_(media) {
+  #refuse(media) {
     if (media !== this.media) return;
     this.playable = false;
     const words = document.createElement("p");
@@ -47,16 +47,16 @@ export class Player extends EventTarget {
   }
 
   /** Tell the time at every frame while it plays; the media's own events come four times a second. */
-  follow_(media) {
+  #follow(media) {
     const step = () => {
       if (media !== this.media) return;
-      this.tell_(media);
+      this.#tell(media);
       if (!media.paused && !media.ended) requestAnimationFrame(step);
     };
     step();
   }
 
-  tell_(media) {
+  #tell(media) {
     if (media === this.media) this.dispatchEvent(new CustomEvent("time", { detail: media.currentTime }));
   }
 }

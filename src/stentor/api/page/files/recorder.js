@@ -14,12 +14,12 @@ export class Recorder extends EventTarget {
     this.button = button;
     this.label = label;
     this.recording = null;
-    button.addEventListener("click", () => (this.recording ? this.recording.stop() : this.begin_()));
+    button.addEventListener("click", () => (this.recording ? this.recording.stop() : this.#begin()));
   }
 
-  async begin_() {
+  async #begin() {
     if (!isSecureContext || !navigator.mediaDevices || !window.MediaRecorder) {
-      this.refuse_(
+      this.#refuse(
         isSecureContext
           ? "This browser cannot record."
           : "Browsers give the microphone to secure pages only: open this one by https://, or on localhost. Files work here as well.",
@@ -29,9 +29,9 @@ export class Recorder extends EventTarget {
     this.button.disabled = true; // until the person has answered the browser's question
     try {
       const sound = await navigator.mediaDevices.getUserMedia({ audio: true });
-      this.record_(sound);
+      this.#record(sound);
     } catch (error) {
-      this.refuse_(
+      this.#refuse(
         { NotAllowedError: "The browser was not allowed to use the microphone.", NotFoundError: "No microphone was found." }[
           error.name
         ] ?? `The microphone cannot be used: ${error.message}.`,
@@ -41,7 +41,7 @@ export class Recorder extends EventTarget {
     }
   }
 
-  record_(sound) {
+  #record(sound) {
     const [kind, ending] = KINDS.find(([type]) => MediaRecorder.isTypeSupported(type)) ?? ["", "bin"];
     const recording = new MediaRecorder(sound, kind ? { mimeType: kind } : {});
     const pieces = [];
@@ -65,7 +65,7 @@ export class Recorder extends EventTarget {
     recording.start();
   }
 
-  refuse_(words) {
+  #refuse(words) {
     this.dispatchEvent(new CustomEvent("refused", { detail: words }));
   }
 }

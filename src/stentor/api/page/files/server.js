@@ -4,9 +4,9 @@ const KEY = "stentor-api-key";
 
 /** Why the server did not do what it was asked: in its own words, or in ours where it has none. */
 export class Failure extends Error {
-  constructor(message, { status = 0, param = null, retryAfterS = null } = {}) {
+  constructor(message, { status = 0, retryAfterS = null } = {}) {
     super(message);
-    Object.assign(this, { status, param, retryAfterS });
+    Object.assign(this, { status, retryAfterS });
   }
 }
 
@@ -69,31 +69,33 @@ export function stream(path, form, { signal, onUpload, onEvent }) {
 
 /** Reads server-sent events out of a text that grows. */
 export class EventReader {
+  begun = false;
+  done = false;
+  failure = null;
+  #onEvent;
+  #read = 0;
+
   constructor(onEvent) {
-    this.onEvent = onEvent;
-    this.read_ = 0;
-    this.begun = false;
-    this.done = false;
-    this.failure = null;
+    this.#onEvent = onEvent;
   }
 
   read(text) {
-    for (let end; (end = text.indexOf("\n\n", this.read_)) >= 0; this.read_ = end + 2) {
-      const block = text.slice(this.read_, end);
+    for (let end; (end = text.indexOf("\n\n", this.#read)) >= 0; this.#read = end + 2) {
+      const block = text.slice(this.#read, end);
       if (!block.startsWith("data: ")) continue; // a comment, which keeps the connection open
       this.begun = true;
-      this.take_(block.slice("data: ".length));
+      this.#take(block.slice("data: ".length));
     }
   }
 
-  take_(data) {
+  #take(data) {
     if (data === "[DONE]") {
       this.done = true;
       return;
     }
     const event = JSON.parse(data);
-    if (event.error) this.failure = new Failure(sentence(event.error.message), { param: event.error.param });
-    else this.onEvent(event);
+    if (event.error) this.failure = new Failure(sentence(event.error.message));
+    else this.#onEvent(event);
   }
 }
 
@@ -105,8 +107,7 @@ function failureOf(status, body, retryAfter) {
   const seconds = Number.parseInt(retryAfter ?? "", 10);
   const retryAfterS = Number.isNaN(seconds) ? null : seconds;
   try {
-    const { message, param } = JSON.parse(body).error;
-    return new Failure(sentence(message), { status, param, retryAfterS });
+    return new Failure(sentence(JSON.parse(body).error.message), { status, retryAfterS });
   } catch {
     return new Failure(`The server, or what stands before it, answered with status ${status}.`, { status, retryAfterS });
   }

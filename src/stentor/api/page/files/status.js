@@ -1,5 +1,5 @@
 import { ask } from "./server.js";
-import { length } from "./times.js";
+import { length, pace } from "./times.js";
 
 const PERIOD_MS = 4000;
 
@@ -18,10 +18,10 @@ export class Status extends EventTarget {
     if (document.hidden) return;
     try {
       const status = await ask("status");
-      this.show_(status);
-      if (!this.known) await this.meet_(status);
+      this.#show(status);
+      if (!this.known) await this.#meet(status);
     } catch (failure) {
-      this.lost_(failure);
+      this.#lost(failure);
       if (failure.status === 401) return; // until there is a key
     }
     clearTimeout(this.timer);
@@ -29,21 +29,21 @@ export class Status extends EventTarget {
   }
 
   /** The first time, or again after the server was gone: another one may stand there now. */
-  async meet_({ languages, translates }) {
+  async #meet({ languages, translates }) {
     const { data } = await ask("v1/models");
     write("model", data[0].id);
     this.known = true;
     this.dispatchEvent(new CustomEvent("known", { detail: { model: data[0].id, languages, translates } }));
   }
 
-  show_({ status, requests, queued_audio_s: queuedS, rtfx }) {
+  #show({ status, requests, queued_audio_s: queuedS, rtfx }) {
     const words = { full: "full", draining: "stopping", dead: "engine dead" };
     write("requests", words[status] ? `${requests}, ${words[status]}` : String(requests));
     write("waiting", queuedS ? `${length(queuedS)} of audio` : "nothing");
-    write("speed", rtfx === null ? "–" : `${rtfx >= 10 ? Math.round(rtfx) : rtfx}× real time`);
+    write("speed", rtfx === null ? "–" : pace(rtfx));
   }
 
-  lost_(failure) {
+  #lost(failure) {
     this.known = false;
     for (const name of ["requests", "waiting", "speed"]) write(name, "–");
     write("model", failure.status === 401 ? "locked" : "no answer");

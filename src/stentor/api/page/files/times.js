@@ -13,3 +13,8 @@ export function length(seconds) {
   if (minutes < 90) return `${minutes} min`;
   return minutes % 60 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${minutes / 60} h`;
 }
+
+/** Audio seconds per second. */
+export function pace(rtfx) {
+  return `${rtfx < 10 ? Number(rtfx.toFixed(1)) : Math.round(rtfx)}× real time`;
+}

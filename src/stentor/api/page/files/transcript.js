@@ -9,9 +9,9 @@ export class Transcript extends EventTarget {
   constructor(list) {
     super();
     this.list = list;
-    list.addEventListener("click", (event) => this.click_(event));
-    list.addEventListener("keydown", (event) => this.key_(event));
-    list.addEventListener("focusin", (event) => this.enter_(event.target.closest("li")));
+    list.addEventListener("click", (event) => this.#click(event));
+    list.addEventListener("keydown", (event) => this.#key(event));
+    list.addEventListener("focusin", (event) => this.#enter(event.target.closest("li")));
     this.clear();
   }
 
@@ -43,7 +43,7 @@ export class Transcript extends EventTarget {
   /** Mark the word that is heard at a time. */
   mark(seconds) {
     const index = this.words.findLastIndex((word) => word.start <= seconds + 0.001);
-    const word = index >= 0 && seconds < this.heardUntil_(index) ? this.words[index] : null;
+    const word = index >= 0 && seconds < this.#heardUntil(index) ? this.words[index] : null;
     if (word === this.word) return;
     const [from, to] = [lineOf(this.word), lineOf(word)];
     this.word?.element.classList.remove("heard");
@@ -58,44 +58,44 @@ export class Transcript extends EventTarget {
   }
 
   /** A word stays marked through a short pause, so that the mark does not flicker. */
-  heardUntil_(index) {
+  #heardUntil(index) {
     const [word, next] = [this.words[index], this.words[index + 1]];
     return Math.max(word.end, Math.min(next?.start ?? word.end, word.end + 0.6)) + 0.05;
   }
 
-  click_(event) {
+  #click(event) {
     if (!getSelection().isCollapsed) return; // text was marked, to be copied
     const word = event.target.closest("[data-start]");
-    if (word) this.hear_(Number(word.dataset.start));
+    if (word) this.#hear(Number(word.dataset.start));
   }
 
-  key_(event) {
+  #key(event) {
     const line = event.target.closest("li");
     if (event.altKey || event.ctrlKey || event.metaKey || !line) return;
     const at = this.lines.indexOf(line);
     const lines = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: this.lines.length - 1 };
     const words = { ArrowRight: 1, ArrowLeft: -1 };
     if (event.key in lines) this.lines[lines[event.key]]?.querySelector("button").focus();
-    else if (event.key in words) this.stride_(words[event.key], line);
+    else if (event.key in words) this.#stride(words[event.key], line);
     else return;
     event.preventDefault();
   }
 
   /** Hear the word after or before the one that is marked, or the first of a line. */
-  stride_(by, line) {
+  #stride(by, line) {
     const marked = this.word ? this.words.indexOf(this.word) + by : -1;
     const first = this.words.findIndex(({ element }) => lineOf({ element }) === line);
     const word = this.words[marked >= 0 ? marked : first];
     if (!word) return;
     lineOf(word).querySelector("button").focus();
-    this.hear_(word.start);
+    this.#hear(word.start);
   }
 
-  enter_(line) {
+  #enter(line) {
     for (const other of this.lines) other.querySelector("button").tabIndex = other === line ? 0 : -1;
   }
 
-  hear_(seconds) {
+  #hear(seconds) {
     this.dispatchEvent(new CustomEvent("hear", { detail: seconds }));
   }
 }
