@@ -46,7 +46,7 @@ async def test_speech_becomes_text_that_is_heard_where_it_is_clicked(
     page = await visit(served)
     await page.set_input_files("#file", two_cities)
     await expect(page.locator("#segments li").first).to_contain_text("best of times")
-    await expect(page.locator("#state")).to_contain_text("44 s of audio", timeout=60_000)
+    await expect(page.locator("#state")).to_contain_text("44 s heard in", timeout=60_000)
     for said in ("the season of darkness", "all going direct the other way", "in the superlative degree"):
         await expect(page.get_by_role("log")).to_contain_text(said)
     word = page.locator("#segments span", has_text="incredulity")

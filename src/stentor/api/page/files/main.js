@@ -127,7 +127,7 @@ function swap(from, to) {
 
 function summary(seconds) {
   if (!transcript.segments.length) return "Nothing was said in it.";
-  return `${length(whole.duration)} of audio in ${length(seconds)}, ${pace(whole.duration / seconds)}`;
+  return `${length(whole.duration)} heard in ${length(seconds)}, ${pace(whole.duration / seconds)}`;
 }
 
 /** Show how far it has come, 0 to 1; null where nobody knows. */
