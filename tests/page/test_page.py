@@ -420,6 +420,9 @@ async def test_a_key_is_asked_for_and_kept_in_the_tab_only(
         page = await visit(served)
         key = page.get_by_role("textbox", name="API key")
         await expect(key).to_be_focused()
+        await key.fill("sk-clé")
+        await key.press("Enter")
+        assert not await key.evaluate("key => key.checkValidity()")
         await key.fill("sk-wrong")
         await key.press("Enter")
         await expect(page.get_by_role("alert")).to_contain_text("not known here")
@@ -547,7 +550,8 @@ async def test_the_server_is_asked_only_while_somebody_looks(visit: Open, served
     look = "() => document.dispatchEvent(new Event('visibilitychange'))"
     await page.evaluate("() => Object.defineProperty(document, 'hidden', { value: true, writable: true })")
     await page.evaluate(look)
-    assert asked == []
+    await page.evaluate("() => fetch('page/icon.svg')")  # comes behind what was asked before
+    assert asked == [f"{served.url}/page/icon.svg"]
     await page.evaluate("() => (document.hidden = false)")
     async with page.expect_request("**/status"):
         await page.evaluate(look)

@@ -39,7 +39,7 @@ async function hear() {
     if (control === running) end(summary((performance.now() - began) / 1000));
   } catch (failure) {
     if (control !== running) return; // another file took its place
-    if (control.signal.aborted) end("Cancelled. The server has stopped working on it.");
+    if (control.signal.aborted) end("Cancelled. The server stops working on it.");
     else fail(failure);
   }
 }
@@ -101,12 +101,12 @@ function end(words) {
 }
 
 function fail(failure) {
-  if (!(failure instanceof Failure)) throw failure;
   end(transcript.segments.length ? "Broken off. What had come so far stands below." : "");
   part("player").hidden = !transcript.segments.length;
   say(failure.message);
   if (failure.status === 401) unlock();
   else if (failure.retryAfterS) wait(failure.retryAfterS);
+  if (!(failure instanceof Failure)) throw failure; // a mistake of ours: into the console as well
 }
 
 /** The server has said when to come back: count the seconds down. */
@@ -155,15 +155,11 @@ function unlock() {
   part("key").focus();
 }
 
-async function save(format) {
-  const made = {
-    srt: [() => toSrt(transcript.segments), "application/x-subrip"],
-    vtt: [() => toVtt(transcript.segments), "text/vtt"],
-    json: [() => toJson(transcript.segments, whole), "application/json"],
-  };
-  const [make, type] = made[format];
+function save(format) {
+  const { segments } = transcript;
+  const make = { srt: () => toSrt(segments), vtt: () => toVtt(segments), json: () => toJson(segments, whole) };
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([make()], { type }));
+  link.href = URL.createObjectURL(new Blob([make[format]()]));
   link.download = `${file.name.replace(/\.[^.]*$/, "")}.${format}`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
