@@ -126,9 +126,11 @@ class TranscriptionForm(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _streams_are_text(self) -> TranscriptionForm:
-        if self.stream and self.response_format not in (ResponseFormat.JSON, ResponseFormat.TEXT):
-            raise InvalidValue(f"stream goes with json or text, not {self.response_format}", param="stream")
+    def _streams_are_no_subtitles(self) -> TranscriptionForm:
+        if self.stream and self.response_format.has_cues:
+            raise InvalidValue(
+                f"stream goes with json, text or verbose_json, not {self.response_format}", param="stream"
+            )
         return self
 
     @model_validator(mode="after")
