@@ -5,7 +5,7 @@ READY := .venv/ready
 NATIVE := .venv/native
 CLIENTS := .venv-clients
 RAY := .venv-ray
-NODE_CLIENT := tests/conformance/node_modules
+NODE_MODULES := tests/conformance/node_modules tests/page/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
 .PHONY: setup serve test check check-native fix bench clients ray lock clean
@@ -18,7 +18,7 @@ serve: setup                     ## serve on 127.0.0.1:8000
 test: setup                      ## run the tests
 	$(BIN)/pytest -q
 
-check: setup $(NODE_CLIENT)      ## lint, types, architecture, tests
+check: setup $(NODE_MODULES)     ## lint, types, architecture, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -59,7 +59,7 @@ lock: setup                      ## resolve the dependencies anew into requireme
 	  --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv $(CLIENTS) $(RAY) native/build $(NODE_CLIENT)
+	rm -rf .venv $(CLIENTS) $(RAY) native/build $(NODE_MODULES)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -78,10 +78,11 @@ $(NATIVE): $(READY) $(NATIVE_SOURCES)
 	fi
 	@touch $(NATIVE)
 
-# OpenAI's client for Node asks the server what its client for Python asks; without npm or network that test is skipped.
-$(NODE_CLIENT): tests/conformance/package.json
+# OpenAI's client for Node, which asks the server what its client for Python asks, and axe, which judges the page.
+# Without npm or network their tests are skipped.
+$(NODE_MODULES): %/node_modules: %/package.json
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) \
-	  || echo "OpenAI's client for Node could not be installed: its test is skipped."; fi
+	  || echo "The npm packages of $(@D) could not be installed: their tests are skipped."; fi
 
 # Their dependencies are a gigabyte and not ours.
 $(CLIENTS): tests/clients/requirements.txt | $(READY)

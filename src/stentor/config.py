@@ -141,6 +141,7 @@ class Settings(BaseSettings):
         *_List,
         Field(description="Origins whose web pages may call the server, * for all; none by default."),
     ] = ()
+    page: Annotated[bool, Field(description="Serve the page at / on which people try it out.")] = True
     tracing: Annotated[
         bool,
         Field(description="Send OpenTelemetry traces, where the OTEL_ variables say; needs stentor[otel]."),
