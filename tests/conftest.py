@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest, Samples
 from support.audio import packaged_speech
+
+collect_ignore = [] if find_spec("ray") else ["scale"]
+"""`make ray` runs them, in an environment of its own."""
 
 TWO_CITIES_WORDS = (
     "it was the best of times it was the worst of times it was the age of wisdom it was the age of "

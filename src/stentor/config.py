@@ -99,6 +99,10 @@ class Settings(BaseSettings):
         BeforeValidator(_object),
         Field(description="vLLM's engine arguments as a JSON object, over ours; see docs/engines.md."),
     ] = None
+    ray: Annotated[
+        bool, Field(description="Run the engine in processes of Ray's instead; needs stentor[ray].")
+    ] = False
+    ray_engines: Annotated[PositiveInt, Field(description="How many of them.")] = 1
     preprocess_workers: Annotated[
         PositiveInt | None,
         Field(description="Threads that decode audio; by default max(1, min(processors, 2))."),
@@ -149,6 +153,7 @@ class Settings(BaseSettings):
         *_List,
         Field(description="Origins whose web pages may call the server, * for all; none by default."),
     ] = ()
+    page: Annotated[bool, Field(description="Serve the page at / on which people try it out.")] = True
     tracing: Annotated[
         bool,
         Field(description="Send OpenTelemetry traces, where the OTEL_ variables say; needs stentor[otel]."),

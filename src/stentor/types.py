@@ -147,10 +147,11 @@ class DecodeOptions:
     """How an engine shall listen.
 
     `language` is a code; None means not known yet, and then `languages` are the only candidates, or all that
-    the model knows where there are none. `keywords` are words that are likely to come up. At a `temperature`
-    of 0 the likeliest words are taken, and where they do not convince, the window is heard again at rising
-    temperatures. `words` asks for the words of each segment with their times, `logprobs` for the
-    log-probability of each token.
+    the model knows where there are none. `keywords` are words that are likely to come up. `previous` is what
+    was said before the chunk, where that is known: each segment in the timeline of its own chunk. At a
+    `temperature` of 0 the likeliest words are taken, and where they do not convince, the window is heard
+    again at rising temperatures. `words` asks for the words of each segment with their times, `logprobs` for
+    the log-probability of each token.
     """
 
     language: str | None = None
@@ -159,6 +160,7 @@ class DecodeOptions:
     temperature: float = 0.0
     languages: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
+    previous: tuple[Segment, ...] = ()
     words: bool = False
     logprobs: bool = False
 
@@ -228,10 +230,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The whole answer. `text` is the segments' texts joined, without outer white space."""
+    """The whole answer. `text` is the segments' texts joined, without outer white space.
+
+    `language` is the one that most was said in, `languages` are all that something was said in, by how much.
+    """
 
     text: str
     language: str
     duration_s: float
     task: Task
     segments: tuple[Segment, ...]
+    languages: tuple[str, ...] = ()

@@ -95,6 +95,17 @@ async def test_keywords_and_candidates_reach_the_engine(
     assert answer.to_dict()["languages"] == [{"code": "en"}]
 
 
+async def test_condition_hears_in_order_and_code_switching_each_chunk_for_itself(
+    served: Served, client: openai.AsyncOpenAI, tmp_path: Path
+) -> None:
+    audio = write(tmp_path / "long.flac", bursts(70))
+    for field in ("condition", "code_switching"):
+        await client.audio.transcriptions.create(file=audio, model="whisper-1", extra_body={field: True})
+    said = [len(options.previous) for name, options in served.engine.options.items() if "lang" not in name]
+    assert said == [0, 1, 2, 0, 0, 0]
+    assert sum("lang" in name for name in list(served.engine.options)[-6:]) == 3
+
+
 async def test_one_candidate_is_the_language(served: Served, client: openai.AsyncOpenAI, audio: Path) -> None:
     await client.audio.transcriptions.create(file=audio, model="whisper-1", extra_body={"languages": ["fr"]})
     assert {options.language for options in served.engine.options.values()} == {"fr"}
@@ -131,6 +142,9 @@ async def test_subtitles_without_limits_ask_for_no_words(
         ({"extra_body": {"languages": ["en", "klingon"]}}, "languages"),
         ({"extra_body": {"languages": ["sw", "en"]}}, "languages"),
         ({"language": "en", "extra_body": {"languages": ["en", "de"]}}, "languages"),
+        ({"extra_body": {"condition": "maybe"}}, "condition"),
+        ({"language": "en", "extra_body": {"code_switching": True}}, "code_switching"),
+        ({"extra_body": {"condition": True, "code_switching": True}}, "code_switching"),
         ({"include": ["logprobs"], "response_format": "text"}, "include"),
         ({"include": ["tokens"]}, "include"),
         ({"timestamp_granularities": ["word"]}, "timestamp_granularities"),

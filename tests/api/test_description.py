@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from stentor.api.form import TranscriptionForm, parse_form
-from stentor.api.wire import DeltaEvent, DoneEvent, ResponseFormat
+from stentor.api.wire import DeltaEvent, DoneEvent, ResponseFormat, SegmentEvent, TimedDoneEvent
 from stentor.engine.fake import FakeEngine
 from stentor.errors import InvalidValue
 from support.audio import noise, write
@@ -71,7 +71,8 @@ async def test_events_are_described_by_their_types(http: httpx.AsyncClient) -> N
     done, event = stream["itemSchema"]["properties"]["data"]["anyOf"]
     assert done["const"] == "[DONE]"
     kinds = [choice["properties"].get("type", {}).get("const") for choice in event["contentSchema"]["anyOf"]]
-    assert kinds == [model.model_fields["type"].default for model in (DeltaEvent, DoneEvent)] + [None]
+    events = (DeltaEvent, SegmentEvent, TimedDoneEvent, DoneEvent)
+    assert kinds == [model.model_fields["type"].default for model in events] + [None]
 
 
 async def test_errors_are_described_with_their_codes(http: httpx.AsyncClient) -> None:

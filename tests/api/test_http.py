@@ -209,3 +209,33 @@ async def test_audio_is_counted(http: httpx.AsyncClient, audio: bytes) -> None:
         "stentor_preprocess_waiting 0.0",
     ]:
         assert line in text
+
+
+async def test_status_tells_what_is_served_and_how_busy_it_is(
+    http: httpx.AsyncClient, served: Served, engine: FakeEngine, audio: bytes
+) -> None:
+    idle = {
+        "status": "ready",
+        "model": "fake",
+        "languages": ["en", "de", "fr", "ja"],
+        "translates": True,
+        "requests": 0,
+        "queued_audio_s": 0,
+        "rtfx": None,
+    }
+    assert (await http.get("/status")).json() == idle
+    engine.gate.clear()
+    running = [asyncio.create_task(http.post(PATH, **form(audio))) for _ in range(2)]
+    await engine.until(lambda e: len(e.started) == 2)
+    busy = (await http.get("/status")).json()
+    assert (busy["status"], busy["requests"]) == ("full", 2)
+    assert busy["queued_audio_s"] > 0
+    engine.gate.set()
+    await asyncio.gather(*running)
+    after = (await http.get("/status")).json()
+    assert after["rtfx"] > 0
+    assert after | {"rtfx": None} == idle
+    served.services.admission.draining = True
+    assert (await http.get("/status")).json()["status"] == "draining"
+    await engine.close()
+    assert (await http.get("/status")).json()["status"] == "dead"

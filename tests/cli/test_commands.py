@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,13 @@ def test_wrong_usage_ends_with_2_and_says_what_would_work(arguments: list[str], 
     assert ended.returncode == 2
     assert says in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_it_is_named() -> None:
+    ended = stentor("serve", "--ray", "--model", "tiny.en")
+    assert ended.returncode == 2
+    assert "pip install stentor[ray]" in ended.stderr
 
 
 def test_a_bad_setting_ends_with_2() -> None:

@@ -161,6 +161,25 @@ def is_stream_with_logprobs(events: list[dict[str, Any]]) -> None:
     assert len(done["logprobs"]) == 6
 
 
+def is_timed_stream(events: list[dict[str, Any]]) -> None:
+    deltas = [event for event in events if event["type"] == "transcript.text.delta"]
+    segments = [event for event in events if event["type"] == "transcript.text.segment"]
+    is_stream([*deltas, events[-1]])
+    assert [segment["id"] for segment in segments] == ["0", "1"]
+    assert "".join(segment["text"] for segment in segments).strip() == TEXT
+    times = [segment[edge] for segment in segments for edge in ("start", "end")]
+    assert times == sorted(times)
+    assert {segment["speaker"] for segment in segments} == {""}
+    assert not any("words" in segment for segment in segments)
+    told = {key: events[-1][key] for key in ("task", "language", "duration")}
+    assert told == {"task": "transcribe", "language": "german", "duration": AUDIO_S}
+
+
+def is_stream_of_words(events: list[dict[str, Any]]) -> None:
+    segments = [event for event in events if event["type"] == "transcript.text.segment"]
+    _has_words({"words": [word for segment in segments for word in segment["words"]]})
+
+
 def is_english(answer: dict[str, Any]) -> None:
     assert answer["task"] == "translate"
     assert answer["language"] == "english"
@@ -287,6 +306,18 @@ CASES = (
     ),
     Case("`stream`", {"stream": False}, "an object", is_json),
     Case("`stream`", {"stream": True, "response_format": "srt"}, "400 naming it", _invalid("stream")),
+    Case(
+        "`stream`",
+        {"stream": True, "response_format": "verbose_json"},
+        "a segment with its times after the delta that has its text",
+        is_timed_stream,
+    ),
+    Case(
+        "`stream`",
+        {"stream": True, "response_format": "verbose_json", "timestamp_granularities": ["word"]},
+        "and its words",
+        is_stream_of_words,
+    ),
     Case("any other", {}, "400 naming it", _invalid("speed"), own={"speed": "2"}),
     Case(
         "`max_line_width`, `max_line_count`",

@@ -13,7 +13,8 @@ HEAD = """# Conformance
 
 OpenAI's audio API, case by case. Each row is a test (`tests/conformance`) with four callers: OpenAI's client
 for Python, synchronous and asynchronous, with a strict look at the types it promises; its client for Node;
-and `curl`. The last row of each table is ours: OpenAI's API does not have it. `make fix` writes this page.
+and `curl`. The last row of each table, and streams of `verbose_json`, are ours: OpenAI's API does not
+have them. `make fix` writes this page.
 
 """
 

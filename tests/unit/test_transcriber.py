@@ -167,39 +167,106 @@ async def test_the_window_bounds_what_is_under_way(
 
 
 class ByChunk(FakeEngine):
-    """Hears German in the first chunk and French in all others."""
+    """Hears the language given for each chunk, the last one in all that follow."""
+
+    def __init__(self, *heard: str) -> None:
+        super().__init__()
+        self._heard = heard
 
     async def detect_language(self, request: EngineRequest) -> LanguageGuess:
         await super().detect_language(request)
-        return LanguageGuess("fr" if request.chunk.index else "de", 0.9)
+        return LanguageGuess(self._heard[min(request.chunk.index, len(self._heard) - 1)], 0.9)
+
+    @property
+    def heard_as(self) -> list[str | None]:
+        """The languages of the chunks, in their order."""
+        chunks = {name: options for name, options in self.options.items() if "lang" not in name}
+        return [chunks[name].language for name in sorted(chunks, key=lambda name: int(name[2:]))]
 
 
-async def test_the_language_of_the_first_speech_is_that_of_all_chunks(
-    pool: PreprocessPool, two_cities: Path, tmp_path: Path
-) -> None:
-    engine = ByChunk()
-    for fd in _opened(write(tmp_path / "speech.flac", np.tile(speech(two_cities), 3))):
-        transcript = await road(engine, pool).transcribe(AudioRequest("r", fd, DecodeOptions()))
-    assert transcript.language == "de"
-    assert engine.begun[0] == "r-lang"
-    assert engine.begun.count("r-lang") == 1
-    assert {engine.options[each].language for each in engine.begun[1:]} == {"de"}
-    await engine.close()
+@pytest.fixture
+def speaking(two_cities: Path, tmp_path: Path) -> Iterator[int]:
+    """More than two minutes of speech: five chunks."""
+    yield from _opened(write(tmp_path / "speech.flac", np.tile(speech(two_cities), 3)))
 
 
-async def test_noise_before_the_speech_does_not_decide_its_language(
-    pool: PreprocessPool, two_cities: Path, tmp_path: Path
-) -> None:
-    engine = ByChunk()
+@pytest.fixture
+def late(two_cities: Path, tmp_path: Path) -> Iterator[int]:
+    """Half a minute of no speech, then speech."""
     samples = np.concatenate([bursts(30), np.tile(speech(two_cities), 2)])
-    for fd in _opened(write(tmp_path / "late.flac", samples)):
-        transcript = await road(engine, pool).transcribe(AudioRequest("r", fd, DecodeOptions()))
-    assert transcript.language == "fr"
-    heard = {name: options.language for name, options in engine.options.items() if name != "r-lang"}
-    assert heard.pop("r-0") == "de"
-    assert set(heard.values()) == {"fr"}
-    assert engine.begun.count("r-lang") == 2
+    yield from _opened(write(tmp_path / "late.flac", samples))
+
+
+@pytest.mark.parametrize(
+    ("heard", "language"), [(("de",), "de"), (("en", "de"), "de"), (("de", "de", "fr", "en"), "de")]
+)
+async def test_the_language_of_most_of_the_first_speech_is_that_of_all_chunks(
+    heard: tuple[str, ...], language: str, pool: PreprocessPool, speaking: int
+) -> None:
+    engine = ByChunk(*heard)
+    transcript = await road(engine, pool).transcribe(AudioRequest("r", speaking, DecodeOptions()))
+    assert (transcript.language, transcript.languages) == (language, (language,))
+    assert engine.heard_as == [language] * 5
+    probes = [name for name in engine.begun if "lang" in name]
+    assert probes == ["r-lang", "r-lang-1", "r-lang-2"]
     await engine.close()
+
+
+async def test_noise_before_the_speech_does_not_decide_its_language(pool: PreprocessPool, late: int) -> None:
+    engine = ByChunk("de", "fr")
+    transcript = await road(engine, pool).transcribe(AudioRequest("r", late, DecodeOptions()))
+    assert transcript.languages == ("fr", "de")
+    assert engine.heard_as[0] == "de"
+    assert set(engine.heard_as[1:]) == {"fr"}
+    await engine.close()
+
+
+async def test_with_code_switching_every_chunk_has_a_language_of_its_own(
+    pool: PreprocessPool, speaking: int
+) -> None:
+    engine = ByChunk("de", "fr", "de", "ja")
+    request = AudioRequest("r", speaking, DecodeOptions(), code_switching=True)
+    transcript = await road(engine, pool).transcribe(request)
+    assert engine.heard_as == ["de", "fr", "de", "ja", "ja"]
+    assert set(transcript.languages) == {"de", "fr", "ja"}
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "condition", "other"), [(ENGLISH, False, "language"), (DecodeOptions(), True, "condition")]
+)
+async def test_code_switching_does_not_go_with_one_language_or_with_one_text(
+    options: DecodeOptions, condition: bool, other: str, engine: FakeEngine, pool: PreprocessPool
+) -> None:
+    request = AudioRequest("r", -1, options, condition=condition, code_switching=True)
+    with pytest.raises(InvalidValue, match=other) as refused:
+        await road(engine, pool).transcribe(request)
+    assert refused.value.param == "code_switching"
+
+
+async def test_on_condition_each_chunk_waits_for_what_is_said_before_it(
+    engine: FakeEngine, pool: PreprocessPool, long: int
+) -> None:
+    await road(engine, pool).transcribe(AudioRequest("r", long, ENGLISH, condition=True))
+    assert engine.begun == engine.finished  # none began before the one before it had ended
+    said = [[segment.text for segment in engine.options[name].previous] for name in engine.begun]
+    assert said == [[f" chunk {before}" for before in range(index)] for index in range(len(said))]
+
+
+async def test_without_condition_no_chunk_knows_what_was_said(
+    engine: FakeEngine, pool: PreprocessPool, long: int
+) -> None:
+    await road(engine, pool).transcribe(AudioRequest("r", long, ENGLISH))
+    assert {options.previous for options in engine.options.values()} == {()}
+
+
+async def test_cancelling_on_condition_aborts_the_one_chunk_that_is_heard(
+    engine: FakeEngine, pool: PreprocessPool, long: int
+) -> None:
+    engine.close_gate_after(2)
+    request = AudioRequest("r", long, ENGLISH, condition=True)
+    await _cancelled_when(engine, road(engine, pool), request, ["r-0", "r-1", "r-2"])
+    assert engine.aborted == ["r-2"]
 
 
 async def test_leading_silence_is_not_asked_about(
@@ -208,7 +275,7 @@ async def test_leading_silence_is_not_asked_about(
     samples = np.concatenate([np.zeros(40 * SAMPLE_RATE, np.float32), noise(10)])
     for fd in _opened(write(tmp_path / "late.wav", samples)):
         transcript = await road(engine, pool).transcribe(AudioRequest("r", fd, DecodeOptions()))
-    assert engine.begun == ["r-lang", "r-1"]
+    assert engine.begun == ["r-lang-1", "r-1"]
     assert transcript.text == "chunk 1"
     assert transcript.duration_s == 50.0
 

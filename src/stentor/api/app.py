@@ -15,6 +15,7 @@ from stentor.api import health, transcriptions
 from stentor.api.errors import LastResort, install_error_handlers
 from stentor.api.housekeeping import return_memory_when_idle
 from stentor.api.keys import ApiKeys
+from stentor.api.page import page_router
 from stentor.api.request_ids import HEADER, RequestIds
 from stentor.api.services import make_services
 from stentor.api.traces import Traces
@@ -80,4 +81,6 @@ def create_app(settings: Settings, make_engine: Callable[[], Engine]) -> FastAPI
     app.include_router(transcriptions.router, dependencies=keys)
     app.include_router(health.probes, dependencies=[] if "health" in settings.keyless else keys)
     app.include_router(health.scrapes, dependencies=[] if "metrics" in settings.keyless else keys)
+    if settings.page:
+        app.include_router(page_router())  # holds nothing: what it asks for is behind the keys
     return app

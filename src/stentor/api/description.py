@@ -16,7 +16,15 @@ from pydantic.json_schema import models_json_schema
 
 from stentor import errors
 from stentor.api.form import TranscriptionForm
-from stentor.api.wire import DeltaEvent, DoneEvent, ErrorBody, TranscriptionJson, VerboseJson
+from stentor.api.wire import (
+    DeltaEvent,
+    DoneEvent,
+    ErrorBody,
+    SegmentEvent,
+    TimedDoneEvent,
+    TranscriptionJson,
+    VerboseJson,
+)
 from stentor.errors import SetupError, StentorError
 
 FILE = {
@@ -102,7 +110,7 @@ def _success() -> dict[str, Any]:
 
 def _event() -> dict[str, Any]:
     """What `itemSchema` (OpenAPI 3.2, and read by tools for 3.1) says of each event of a stream."""
-    event = _one_of(DeltaEvent, DoneEvent, ErrorBody)
+    event = _one_of(DeltaEvent, SegmentEvent, TimedDoneEvent, DoneEvent, ErrorBody)
     json_event = {"type": "string", "contentMediaType": "application/json", "contentSchema": event}
     data = {"anyOf": [{"type": "string", "const": "[DONE]"}, json_event]}
     return {"type": "object", "description": STREAM, "required": ["data"], "properties": {"data": data}}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
+from itertools import count
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -17,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from stentor.api.disconnect import cancel_on_disconnect
 from stentor.api.errors import error_body
-from stentor.api.wire import DeltaEvent, DoneEvent, LogprobJson, languages_of, logprobs_of, token_usage
+from stentor.api.wire import DeltaEvent, LogprobJson, done_event, logprobs_of, segment_event
 from stentor.errors import ClientDisconnected, StentorError
 from stentor.structured import task_group
 from stentor.types import Part, Segment, Transcript
@@ -64,10 +65,17 @@ class EventStream(Response):
         transcribe: Runs the road, given what to call with each part.
         send_timeout_s: A client that takes in nothing for this long counts as gone.
         logprobs: Whether each token's log-probability comes with the text.
+        timed: Whether each segment comes with its times, after the delta that has its text.
     """
 
     def __init__(
-        self, owned: AsyncExitStack, transcribe: Transcribe, *, send_timeout_s: float, logprobs: bool = False
+        self,
+        owned: AsyncExitStack,
+        transcribe: Transcribe,
+        *,
+        send_timeout_s: float,
+        logprobs: bool = False,
+        timed: bool = False,
     ) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
@@ -75,6 +83,7 @@ class EventStream(Response):
         self._transcribe = transcribe
         self._send_timeout_s = send_timeout_s
         self._logprobs = logprobs
+        self._timed = timed
         self._started = False
         self._lock = asyncio.Lock()
 
@@ -83,22 +92,18 @@ class EventStream(Response):
         try:
             async with self._owned, cancel_on_disconnect(receive), task_group() as group:
                 keep_alive = group.create_task(self._keep_alive())
-                deltas = Deltas()
+                deltas, numbers = Deltas(), count()
 
                 async def on_part(part: Part) -> None:
                     delta = deltas.feed(part)
                     if delta:
                         await self._event(DeltaEvent(delta=delta, logprobs=self._told(part.segments)))
+                    for segment in part.segments if self._timed else ():
+                        await self._event(segment_event(next(numbers), segment))
 
                 transcript = await self._transcribe(on_part)
                 keep_alive.cancel()
-                done = DoneEvent(
-                    text=transcript.text,
-                    languages=languages_of(transcript),
-                    logprobs=self._told(transcript.segments),
-                    usage=token_usage(transcript),
-                )
-                await self._event(done)
+                await self._event(done_event(transcript, logprobs=self._logprobs, timed=self._timed))
                 await self._write("data: [DONE]\n\n")
         except StentorError as error:
             if not self._started:

@@ -71,6 +71,13 @@ class TranscriptionForm(BaseModel):
         Literal["auto"] | ServerVad | None,
         Field(description="auto, or server_vad with its parameters: leave out what is not speech."),
     ] = None
+    condition: Annotated[
+        bool,
+        Field(description="Hear the audio in order, each chunk with what was said before it: slower."),
+    ] = False
+    code_switching: Annotated[
+        bool, Field(description="Detect the language of each chunk, not one for the whole audio.")
+    ] = False
     max_line_width: Annotated[
         int | None, Field(ge=1, description="With srt or vtt only: columns in a line; 42 by convention.")
     ] = None
@@ -119,9 +126,11 @@ class TranscriptionForm(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _streams_are_text(self) -> TranscriptionForm:
-        if self.stream and self.response_format not in (ResponseFormat.JSON, ResponseFormat.TEXT):
-            raise InvalidValue(f"stream goes with json or text, not {self.response_format}", param="stream")
+    def _streams_are_no_subtitles(self) -> TranscriptionForm:
+        if self.stream and self.response_format.has_cues:
+            raise InvalidValue(
+                f"stream goes with json, text or verbose_json, not {self.response_format}", param="stream"
+            )
         return self
 
     @model_validator(mode="after")

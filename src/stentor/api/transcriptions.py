@@ -17,7 +17,7 @@ from stentor.api.form import TranscriptionForm, parse_form
 from stentor.api.request_ids import unique_id_of
 from stentor.api.services import Services, services_of
 from stentor.api.upload import Fields, receive_upload
-from stentor.api.wire import ModelCard, ModelList, render
+from stentor.api.wire import ModelCard, ModelList, ResponseFormat, render
 from stentor.errors import DeadlineExceeded, ModelNotFound
 from stentor.observe.metrics import Entry
 from stentor.transcriber import AudioRequest, OnPart
@@ -81,7 +81,14 @@ async def _answer(request: Request, task: Task) -> Response:
         )
         entry.stage = "transcribing"
         form = check(upload.fields)
-        audio = AudioRequest(unique_id_of(request), upload.audio.fileno(), form.options(task), form.vad)
+        audio = AudioRequest(
+            unique_id_of(request),
+            upload.audio.fileno(),
+            form.options(task),
+            vad=form.vad,
+            condition=form.condition,
+            code_switching=form.code_switching,
+        )
         place.duration_s = lambda: audio.report.duration_s
         transcribe = partial(_transcribe, services, entry, place, audio)
         if form.stream:
@@ -90,6 +97,7 @@ async def _answer(request: Request, task: Task) -> Response:
                 transcribe,
                 send_timeout_s=settings.send_timeout_s,
                 logprobs=bool(form.include),
+                timed=form.response_format is ResponseFormat.VERBOSE_JSON,
             )
         async with cancel_on_disconnect(request.receive):
             transcript = await transcribe()

@@ -130,6 +130,30 @@ class DoneEvent(BaseModel):
     usage: TokenUsage
 
 
+class SegmentEvent(BaseModel):
+    """A segment with its times in milliseconds' precision, and its words where they were asked for.
+
+    It is the event of OpenAI's streams that tell speakers apart; here `speaker`, which its type requires, is
+    empty.
+    """
+
+    type: Literal["transcript.text.segment"] = "transcript.text.segment"
+    id: str
+    start: float
+    end: float
+    speaker: str = ""
+    text: str
+    words: list[WordJson] | None = None
+
+
+class TimedDoneEvent(DoneEvent):
+    """The end of a stream with times: what `verbose_json` says of the whole comes with it."""
+
+    task: str
+    language: str
+    duration: float
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, for people (`message`) and programs (the rest)."""
 
@@ -211,9 +235,42 @@ def logprobs_of(segments: Iterable[Segment]) -> list[LogprobJson]:
     ]
 
 
+def segment_event(index: int, segment: Segment) -> SegmentEvent:
+    """A segment of a stream with times."""
+    return SegmentEvent(
+        id=str(index),
+        start=_to_ms(segment.start_s),
+        end=_to_ms(segment.end_s),
+        text=segment.text,
+        words=[
+            WordJson(word=word.text.strip(), start=_to_ms(word.start_s), end=_to_ms(word.end_s))
+            for word in segment.words
+        ]
+        or None,
+    )
+
+
+def done_event(transcript: Transcript, *, logprobs: bool, timed: bool) -> DoneEvent:
+    """The end of a stream."""
+    told = DoneEvent(
+        text=transcript.text,
+        languages=languages_of(transcript),
+        logprobs=logprobs_of(transcript.segments) if logprobs else None,
+        usage=token_usage(transcript),
+    )
+    if not timed:
+        return told
+    return TimedDoneEvent(
+        **dict(told),
+        task=transcript.task,
+        language=_language_name(transcript),
+        duration=round(transcript.duration_s, 3),
+    )
+
+
 def languages_of(transcript: Transcript) -> list[LanguageJson]:
-    """The language that was heard, if anything was."""
-    return [LanguageJson(code=transcript.language)] if transcript.segments else []
+    """The languages that something was said in, the one that most was said in first."""
+    return [LanguageJson(code=language) for language in transcript.languages]
 
 
 def _json(transcript: Transcript, *, logprobs: bool) -> TranscriptionJson:
@@ -234,13 +291,23 @@ def _verbose_json(transcript: Transcript, granularities: Collection[str]) -> Ver
     ]
     return VerboseJson(
         task=transcript.task,
-        language="english" if transcript.task == "translate" else language_name(transcript.language),
+        language=_language_name(transcript),
         duration=round(transcript.duration_s, 3),
         text=transcript.text,
         segments=segments if "segment" in granularities else None,
         words=words if "word" in granularities else None,
         usage=_usage(transcript),
     )
+
+
+def _language_name(transcript: Transcript) -> str:
+    """What the text is written in, by its English name."""
+    return "english" if transcript.task == "translate" else language_name(transcript.language)
+
+
+def _to_ms(time_s: float) -> float:
+    """A time to the millisecond, which is the same one that subtitles have."""
+    return round(time_s * 1000) / 1000
 
 
 def _segment(index: int, segment: Segment) -> SegmentJson:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from stentor.bench.commands import KeyOption, LanguageOption, LimitOption, explained
 from stentor.cli.engines import engine_of
+from stentor.cli.options import CodeSwitchingOption, ConditionOption, KeywordOption
 from stentor.config import Settings
 from stentor.observe.logs import set_up_logs
 from stentor.types import DecodeOptions
@@ -43,7 +44,10 @@ def evaluate(
     tell_language: Annotated[bool, typer.Option(help="Tell the language, or let it be detected.")] = True,
     words: Annotated[bool, typer.Option("--words", help="Ask for the times of words.")] = False,
     vad: Annotated[bool, typer.Option("--vad", help="Leave out what is not speech.")] = False,
+    condition: ConditionOption = False,
+    code_switching: CodeSwitchingOption = False,
     prompt: Annotated[str | None, typer.Option(help="Text before each file.")] = None,
+    keyword: KeywordOption = None,
     join: Annotated[
         float | None, typer.Option(min=0, help="Also hear each group as one recording, with such pauses (s).")
     ] = None,
@@ -79,7 +83,14 @@ def evaluate(
         ]
         before = read_rates(against) if against else None
         settings = Settings.load(**({"model": model} if model else {}))
-        ask = Ask(tell_language, words, vad, DecodeOptions(prompt=prompt))
+        ask = Ask(
+            tell_language=tell_language,
+            words=words,
+            vad=vad,
+            condition=condition,
+            code_switching=code_switching,
+            options=DecodeOptions(prompt=prompt, keywords=tuple(keyword or ())),
+        )
         if url is not None:
             listening = partial(_server, url, model or "whisper-1", ask, api_key)
         elif peer:

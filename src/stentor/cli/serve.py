@@ -1,13 +1,17 @@
-"""`stentor serve`: the server in this process."""
+"""`stentor serve`: the server in this process, and its engine here or on Ray."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
 
 from stentor.config import Settings
+from stentor.engine.base import Engine
+from stentor.errors import SetupError
 from stentor.observe.logs import set_up_logs
 
 CLEAN_UP_S = 1
@@ -29,6 +33,10 @@ def serve(
     max_batch: Annotated[
         int | None, typer.Option(min=1, help="Chunks the native engine or vLLM computes at once.")
     ] = None,
+    ray: Annotated[
+        bool | None, typer.Option("--ray", help="Run the engine in processes of Ray's; needs stentor[ray].")
+    ] = None,
+    ray_engines: Annotated[int | None, typer.Option(min=1, help="How many of them. [default: 1]")] = None,
     preprocess_workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode audio.")] = None,
     max_audio_s: Annotated[float | None, typer.Option(min=1, help="Longest audio in seconds.")] = None,
     drain_timeout_s: Annotated[float | None, typer.Option(min=0, help="Grace for running work.")] = None,
@@ -39,13 +47,24 @@ def serve(
     settings = Settings.load(**given)
     set_up_logs(as_json=settings.log_json)
 
+    from stentor.cli.engines import engine_of
+
+    load = engine_of(settings)  # no model: fail here, before a port is taken
+    if not settings.ray:
+        sys.exit(0 if run_server(settings, load) else 1)
+    with _on_ray(settings, load) as connect:
+        started = run_server(settings, connect)
+    sys.exit(0 if started else 1)
+
+
+def run_server(settings: Settings, make_engine: Callable[[], Engine]) -> bool:
+    """Serve until a signal; returns whether it came so far."""
     import uvicorn
 
     from stentor.api.app import create_app
     from stentor.cli.drain import DrainingServer
-    from stentor.cli.engines import engine_of
 
-    app = create_app(settings, engine_of(settings))  # no model: fail here, before a port is taken
+    app = create_app(settings, make_engine)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -58,4 +77,12 @@ def serve(
         config, app, drain_timeout_s=settings.drain_timeout_s, send_timeout_s=settings.send_timeout_s
     )
     server.run()
-    sys.exit(0 if server.started else 1)
+    return server.started
+
+
+def _on_ray(settings: Settings, load: Callable[[], Engine]) -> AbstractContextManager[Callable[[], Engine]]:
+    try:
+        from stentor.scale.local import engines_on_ray
+    except ImportError as error:
+        raise SetupError(f"{error.name} is not installed: pip install stentor[ray]") from error
+    return engines_on_ray(load, replicas=settings.ray_engines, drain_timeout_s=settings.drain_timeout_s)

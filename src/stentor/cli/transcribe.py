@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from stentor.api.wire import ResponseFormat
+from stentor.cli.options import CodeSwitchingOption, ConditionOption, KeywordOption
 from stentor.config import Settings
 from stentor.errors import InvalidValue
 from stentor.observe.logs import set_up_logs
@@ -40,9 +41,9 @@ def transcribe(
     ),
     format: Annotated[ResponseFormat, typer.Option(help="What to write.")] = ResponseFormat.TEXT,
     prompt: Annotated[str | None, typer.Option(help="Text before the audio: names, spelling, style.")] = None,
-    keyword: Annotated[
-        list[str] | None, typer.Option(help="A word that is likely to come up; may be given again.")
-    ] = None,
+    keyword: KeywordOption = None,
+    condition: ConditionOption = False,
+    code_switching: CodeSwitchingOption = False,
     vad: Annotated[bool, typer.Option("--vad", help="Leave out what is not speech.")] = False,
     max_line_width: Annotated[
         int | None, typer.Option(min=1, help="Columns in a line of srt or vtt; 42 by convention.")
@@ -77,7 +78,13 @@ def transcribe(
         options = DecodeOptions(
             code, task.value, prompt, keywords=tuple(keyword or ()), words=limits != NO_LIMITS
         )
-        ask = partial(AudioRequest, options=options, vad=VadOptions() if vad else None)
+        ask = partial(
+            AudioRequest,
+            options=options,
+            vad=VadOptions() if vad else None,
+            condition=condition,
+            code_switching=code_switching,
+        )
         failures = asyncio.run(transcribe_all(inputs, settings, ask, outlet, shown))
     raise typer.Exit(1 if failures else 0)
 

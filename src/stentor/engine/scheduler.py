@@ -199,6 +199,11 @@ class Scheduler:
         # The wait itself happens in a thread of the default executor: a call may take a second to end.
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
 
+    def resize(self, slots: int) -> None:
+        """Have more slots, or fewer as soon as those that are taken are free. The threads stay as many."""
+        self.slots = slots
+        self._dispatch()
+
     def enqueue(self, place: Place, turn: asyncio.Future[None]) -> None:
         """Put a call into the queue; its turn is set when it has a slot."""
         self._queue.append((place, turn))

@@ -47,11 +47,17 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """How to listen: whether the language is told, words are timed, and what is not speech left out."""
+    """How to listen: whether the language is told, words are timed, and what is not speech left out.
+
+    `condition` gives each chunk what was said before it, `code_switching` a language of its own: only here
+    and on a Stentor's server.
+    """
 
     tell_language: bool = True
     words: bool = False
     vad: bool = False
+    condition: bool = False
+    code_switching: bool = False
     options: DecodeOptions = field(default_factory=DecodeOptions)
 
     def language_of(self, utterance: Utterance) -> str | None:
@@ -79,7 +85,12 @@ class Here:
         fd = os.open(utterance.path, os.O_RDONLY)
         try:
             request = AudioRequest(
-                str(utterance.path), fd, options, vad=VadOptions() if self._ask.vad else None
+                str(utterance.path),
+                fd,
+                options,
+                vad=VadOptions() if self._ask.vad else None,
+                condition=self._ask.condition,
+                code_switching=self._ask.code_switching,
             )
             transcript = await self._transcriber.transcribe(request)
         except StentorError as error:
@@ -124,8 +135,14 @@ class Server:
             fields["language"] = language
         if self._ask.options.prompt:
             fields["prompt"] = self._ask.options.prompt
+        if self._ask.options.keywords:
+            fields["keywords[]"] = self._ask.options.keywords
         if self._ask.vad:
             fields["chunking_strategy"] = "auto"
+        if self._ask.condition:
+            fields["condition"] = "true"
+        if self._ask.code_switching:
+            fields["code_switching"] = "true"
         with utterance.path.open("rb") as audio:
             try:
                 response = await self._client.post(
@@ -184,6 +201,8 @@ class Peer:
                 beam_size=self._beam_size,
                 vad_filter=self._ask.vad,
                 word_timestamps=self._ask.words,
+                initial_prompt=self._ask.options.prompt,
+                hotwords=", ".join(self._ask.options.keywords) or None,
             )
             found = list(segments)  # the work is done in this loop
         except (av.FFmpegError, RuntimeError, ValueError, IndexError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ log = structlog.get_logger()
 
 STEP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 LATENCY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+LATEST = 20
+"""Finished requests over which the pace is told."""
+
 RTFX_BUCKETS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 M = TypeVar("M", Counter, Gauge, Histogram)
@@ -46,6 +50,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.series: list[Series] = []
+        self._latest: deque[tuple[float, float]] = deque(maxlen=LATEST)
         ProcessCollector(registry=self.registry)
         self._received = self._new(Counter, "requests_received", "Requests that came in.", "endpoint")
         self._ended = self._new(
@@ -124,6 +129,13 @@ class Metrics:
         self._fallbacks = self._new(
             Counter, "fallbacks", "Windows heard again at a higher temperature, and why.", "reason"
         )
+
+    @property
+    def rtfx(self) -> float | None:
+        """Audio seconds per wall second of the `LATEST` finished requests; None before the first."""
+        if not self._latest:
+            return None
+        return sum(audio_s for audio_s, _ in self._latest) / sum(wall_s for _, wall_s in self._latest)
 
     def _new(self, kind: type[M], name: str, documentation: str, *labels: str, **more: Any) -> M:
         """Declare a series."""
@@ -209,6 +221,7 @@ class Metrics:
             )
 
     def _finished(self, endpoint: str, entry: Entry) -> None:
+        self._latest.append((entry.audio_s, entry.seconds))
         self._latency.labels(endpoint).observe(entry.seconds)
         self._audio_seconds.labels("transcribed").inc(entry.audio_s)
         self._tokens.labels(endpoint).inc(entry.tokens)

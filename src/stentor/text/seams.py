@@ -58,6 +58,11 @@ def reconcile(
     return _in_turn([*_cut(earlier, left[:upto])], [*_cut(later, right[since:])])
 
 
+def upto(segments: Sequence[Segment], end_s: float) -> list[Segment]:
+    """The segments as far as their words end before a time."""
+    return list(_cut(segments, [place for place in _places(segments) if place.word.end_s <= end_s]))
+
+
 def _in_turn(earlier: list[Segment], later: list[Segment]) -> list[Segment]:
     """Both, the last of the first ending where the second begins, if it would end later."""
     if not earlier or not later:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from stentor.errors import ModelError
+from stentor.types import MAX_CHUNK_S
 from stentor.whisper.languages import LANGUAGES
 
 TIMESTAMP_STEP_S = 0.02
@@ -120,6 +121,10 @@ class WhisperTokenizer:
         """The bytes that a text token stands for; they need not be whole characters."""
         written: str | None = self._tokenizer.id_to_token(token)
         return bytes(BYTE_OF[character] for character in written or "")
+
+    def timestamp(self, seconds: float) -> int:
+        """The timestamp token for a time that counts from the window's start."""
+        return self.timestamp_begin + round(min(seconds, MAX_CHUNK_S) / TIMESTAMP_STEP_S)
 
     def seconds(self, token: int) -> float:
         """The time that a timestamp token stands for, counted from the window's start."""

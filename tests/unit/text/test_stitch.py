@@ -18,9 +18,9 @@ def chunk(index: int, start_s: float, duration_s: float = 10.0) -> Chunk:
     return Chunk(index, round(start_s * SAMPLE_RATE), samples)
 
 
-def add(stitcher: Stitcher, chunk: Chunk, *segments: Segment, spaced: bool = True) -> Part:
+def add(stitcher: Stitcher, chunk: Chunk, *segments: Segment, language: str = "en") -> Part:
     """Add all that was heard in a chunk."""
-    return stitcher.add(chunk, EngineOutput(segments, chunk.duration_s), spaced=spaced)
+    return stitcher.add(chunk, EngineOutput(segments, chunk.duration_s), language)
 
 
 def test_times_move_to_the_files_timeline_words_too() -> None:
@@ -58,24 +58,43 @@ def test_a_seam_gets_the_space_it_lacks_and_no_second_one() -> None:
     add(stitcher, chunk(0, 0), Segment("one", 0, 1), Segment(",", 1, 2))
     add(stitcher, chunk(1, 10), Segment("two", 0, 1))
     add(stitcher, chunk(2, 20), Segment(" three", 0, 1))
-    transcript = stitcher.transcript(language="en", task="transcribe")
+    transcript = stitcher.transcript()
     assert transcript.text == "one, two three"
     assert "".join(s.text for s in transcript.segments).strip() == transcript.text
 
 
 def test_languages_without_spaces_get_none() -> None:
     stitcher = Stitcher()
-    add(stitcher, chunk(0, 0), Segment("今日は", 0, 1), spaced=False)
-    add(stitcher, chunk(1, 10), Segment("晴れ", 0, 1), spaced=False)
-    assert stitcher.transcript(language="ja", task="transcribe").text == "今日は晴れ"
+    add(stitcher, chunk(0, 0), Segment("今日は", 0, 1), language="ja")
+    add(stitcher, chunk(1, 10), Segment("晴れ", 0, 1), language="ja")
+    assert stitcher.transcript().text == "今日は晴れ"
+
+
+def test_languages_with_spaces_meet_those_without() -> None:
+    stitcher = Stitcher()
+    add(stitcher, chunk(0, 0), Segment("今日は", 0, 1), language="ja")
+    add(stitcher, chunk(1, 10), Segment("hello", 0, 3))
+    add(stitcher, chunk(2, 20), language="de")
+    add(stitcher, chunk(3, 30), Segment("晴れ", 0, 1), language="ja")
+    transcript = stitcher.transcript()
+    assert transcript.text == "今日は hello晴れ"
+    assert (transcript.language, transcript.languages) == ("en", ("en", "ja"))
+
+
+def test_a_translation_has_spaces_whatever_is_spoken() -> None:
+    stitcher = Stitcher("translate")
+    add(stitcher, chunk(0, 0), Segment("Today", 0, 1), language="ja")
+    add(stitcher, chunk(1, 10), Segment("it is fine", 0, 1), language="ja")
+    assert stitcher.transcript().text == "Today it is fine"
 
 
 def test_silence_is_an_empty_transcript_with_its_duration() -> None:
     stitcher = Stitcher()
     add(stitcher, chunk(0, 0))
     add(stitcher, chunk(1, 10), Segment("  ", 0, 1))
-    transcript = stitcher.transcript(language="en", task="transcribe")
+    transcript = stitcher.transcript()
     assert (transcript.text, transcript.segments, transcript.duration_s) == ("", (), 20.0)
+    assert transcript.languages == ()
 
 
 @given(st.lists(st.lists(st.text(min_size=1, max_size=5), max_size=3), max_size=5))
@@ -83,7 +102,7 @@ def test_every_word_survives_in_order(texts: list[list[str]]) -> None:
     stitcher = Stitcher()
     for index, spoken in enumerate(texts):
         add(stitcher, chunk(index, index * 10), *(Segment(text, 0, 1) for text in spoken))
-    text = stitcher.transcript(language="en", task="transcribe").text
+    text = stitcher.transcript().text
     kept = [word for spoken in texts for piece in spoken for word in piece.split()]
     assert "".join(text.split()) == "".join(kept)
 
@@ -95,7 +114,7 @@ def test_a_chunk_may_come_in_outputs_each_of_which_tells_how_far_it_is() -> None
         stitcher.add(chunk(1, 30), EngineOutput((Segment("two", 4, 6),), 10.0)),
     ]
     assert [part.end_s for part in parts] == [34.0, 40.0]
-    transcript = stitcher.transcript(language="en", task="transcribe")
+    transcript = stitcher.transcript()
     assert (transcript.text, transcript.duration_s) == ("one two", 40.0)
 
 
@@ -127,7 +146,7 @@ def test_what_two_chunks_heard_at_an_overlap_is_told_once_and_only_when_both_are
     part = stitcher.add(second, EngineOutput((said(("times", 2), ("and", 3)),), 9.0))
     assert "".join(segment.text for segment in part.segments) == " the best of times and"
     assert stitcher.add(second, EngineOutput((said(("more", 9.2)),), 10.0)).end_s == 17.0
-    transcript = stitcher.transcript(language="en", task="transcribe")
+    transcript = stitcher.transcript()
     assert transcript.text == "it was the best of times and more"
     assert not any(segment.words for segment in transcript.segments)
     times = [edge for segment in transcript.segments for edge in (segment.start_s, segment.end_s)]
@@ -139,4 +158,4 @@ def test_a_chunk_may_overlap_both_its_neighbours() -> None:
     add(stitcher, overlapping(0, 0, after_s=3), said(("a", 7), ("b", 8)))
     add(stitcher, overlapping(1, 7, before_s=3, after_s=3), said(("a", 0), ("b", 1), ("c", 4), ("d", 8)))
     add(stitcher, overlapping(2, 14, before_s=3), said(("d", 1), ("e", 4)))
-    assert stitcher.transcript(language="en", task="transcribe").text == "a b c d e"
+    assert stitcher.transcript().text == "a b c d e"

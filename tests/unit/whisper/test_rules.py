@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stentor.models import resolve
-from stentor.types import DecodeOptions
+from stentor.types import DecodeOptions, Segment
 from stentor.whisper import rules
 from stentor.whisper.tokenizer import LONGEST_TOKEN_CHARS, WhisperTokenizer
 
@@ -117,6 +117,32 @@ def test_keywords_stand_before_the_prompt_and_leave_it_room(tokenizer: WhisperTo
     assert len(previous) == rules.MAX_PROMPT_TOKENS
     assert tokenizer.decode(previous).startswith(" Agamemnon, Agamemnon")
     assert tokenizer.decode(previous).endswith("the end")
+
+
+def test_what_was_said_before_is_written_as_the_model_writes_it(tokenizer: WhisperTokenizer) -> None:
+    said = tuple(
+        Segment(text, at, at + 2, tokens=tuple(tokenizer.encode(text)))
+        for at, text in enumerate((" One", " Two"))
+    )
+    options = DecodeOptions(language="en", keywords=("Troy",), prompt="He cried.", previous=said)
+    begin = tokenizer.timestamp_begin
+    assert rules.previous_tokens(tokenizer, options) == [
+        *tokenizer.encode(" Troy. He cried."),
+        *(begin, *tokenizer.encode(" One"), begin + 100),
+        *(begin + 50, *tokenizer.encode(" Two"), begin + 150),
+    ]
+
+
+def test_what_was_said_last_and_the_keywords_have_room_before_all_else(tokenizer: WhisperTokenizer) -> None:
+    said = tuple(Segment(" and so on", 0, 1, tokens=tuple(tokenizer.encode(" and so on"))) for _ in range(99))
+    last = Segment(" the end", 1, 2, tokens=tuple(tokenizer.encode(" the end")))
+    options = DecodeOptions(keywords=("Troy",), prompt="He cried.", previous=(*said, last))
+    tokens = rules.previous_tokens(tokenizer, options)
+    assert len(tokens) == rules.MAX_PROMPT_TOKENS
+    text = tokenizer.decode(tokens)
+    assert text.startswith(" Troy.")
+    assert text.endswith(" and so on the end")
+    assert "cried" not in text
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ ENVIRONMENT = {
 """What vLLM reads from the environment, where the operator has not set it."""
 
 CPU_ARGUMENTS = {
-    # float16, which weights are often in, is computed slowly. bfloat16 is 1.3 times as fast, and base loses its
-    # way in it: over a pause of 8 s it wrote dots to the window's end.
+    # float16, which weights are often in, is computed slowly. bfloat16 is 1.3 times as fast, and base loses
+    # its way in it: over a pause of 8 s it wrote dots to the window's end.
     "dtype": "float32",
     # One window's 1500 frames in a step and not two, so that a step, behind which an abort waits, is short.
     "max_num_batched_tokens": 2048,
