@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stentor.bench.calls import Target
     from stentor.bench.report import Measurement
 
-EXTRA_MODULES = frozenset({"httpx", "jiwer", "matplotlib", "opencc", "psutil", "whisper_normalizer"})
+EXTRA_MODULES = frozenset({"cn2an", "httpx", "jiwer", "matplotlib", "opencc", "psutil", "whisper_normalizer"})
 """What `pip install stentor[bench]` brings."""
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server: speed, latency, errors and word error rate.")

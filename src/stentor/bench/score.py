@@ -2,7 +2,7 @@
 
 Texts are normalised as in the Whisper paper (Radford et al. 2022, appendix C): the English normaliser for
 English, the basic one for other languages, and split into letters where words are not written apart; Chinese
-in simplified characters.
+in simplified characters, with its numbers as digits, as the English normaliser writes them.
 Rates are the corpus' (sum of edits / sum of reference units), so a short file weighs what it holds. Words
 and characters are never added up with each other: a mixed corpus has one total of each.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
+import cn2an
 import jiwer
 from opencc import OpenCC
 
@@ -33,7 +34,8 @@ UNKNOWN_LANGUAGE = "und"
 
 
 CHINESE = frozenset({"zh", "yue"})
-"""Models answer in traditional or simplified characters as they please; both are compared as simplified."""
+"""Models answer in traditional or simplified characters as they please, and write 2017 or 二零一七. Neither is an
+error."""
 
 
 class _Normalizer(Protocol):
@@ -145,5 +147,13 @@ def _normalizer(language: str) -> _Normalizer:
     basic: _Normalizer = BasicTextNormalizer(split_letters=joins_without_spaces(language))
     if language in CHINESE:
         simplify: _Normalizer = OpenCC("t2s").convert
-        return lambda text: basic(simplify(text))
+        return lambda text: basic(_digits(simplify(text)))
     return basic
+
+
+def _digits(chinese: str) -> str:
+    """Write numbers as digits; what looks like one and is none stays as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cn2an warns of the latter
+        digits: str = cn2an.transform(chinese, "cn2an")
+    return digits

@@ -5,6 +5,20 @@ import pytest
 from stentor.bench.score import ErrorCount, Pair, Score, score
 
 
+@pytest.mark.parametrize(
+    ("written", "as_well"),
+    [("於2017年3月完工", "于二零一七年三月完工"), ("十五米", "15米"), ("百分之五十", "50%"), ("他有两百块", "他有200块")],
+)
+def test_chinese_numbers_and_characters_may_be_written_either_way(written: str, as_well: str) -> None:
+    count = score([Pair("zh", written, as_well)]).characters
+    assert count.edits == 0
+    assert score([Pair("zh", written, as_well + "好")]).characters.edits == 1
+
+
+def test_what_only_looks_like_a_chinese_number_is_counted_as_it_stands() -> None:
+    assert score([Pair("zh", "百六十千", "百六十百")]).characters == ErrorCount("character", 4, 1, 0, 0)
+
+
 def test_english_is_normalised_before_words_are_compared() -> None:
     found = score([Pair("en", "mister hale won't pay twenty dollars", "Mr. Hale will not pay $20!")])
     assert found.words.edits == 0
