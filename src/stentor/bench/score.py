@@ -34,8 +34,7 @@ UNKNOWN_LANGUAGE = "und"
 
 
 CHINESE = frozenset({"zh", "yue"})
-"""Models answer in traditional or simplified characters as they please, and write 2017 or 二零一七. Neither is an
-error."""
+"""Models answer in traditional or simplified characters, and write 2017 or 二零一七. Neither is an error."""
 
 
 class _Normalizer(Protocol):
