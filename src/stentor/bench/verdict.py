@@ -9,8 +9,12 @@ from stentor.bench.cases import CASES, Kind
 from stentor.bench.footprint import Footprint
 from stentor.bench.series import ENDED, RECEIVED, Series
 
-MEMORY_SLACK_BYTES = 16_000_000
-"""Growth that is no leak: an allocator's pieces, and 350 bytes per chunk that the fake engine remembers."""
+MEMORY_SLACK_BYTES = 32_000_000
+"""Growth that is no leak: an allocator's pieces, and 350 bytes per chunk that the fake engine remembers.
+
+Fourteen short runs on a busy machine ended 15 MB lower to 17 MB higher than they were when warm. Ten thousand
+requests that leak 4 kB each exceed it.
+"""
 
 FD_SLACK = 4
 THREAD_SLACK = 4
