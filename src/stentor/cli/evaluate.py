@@ -129,9 +129,10 @@ async def _evaluate(
             for (corpus, language), members in grouped(utterances).items():
                 typer.echo(f"{corpus}/{language}: {len(members)} files", err=True)
                 groups.append(await evaluate(corpus, language, members, listener, vad=vad))
-                if join is not None and sum(bool(member.text) for member in members) > 1:
-                    path = Path(folder) / f"{len(groups)}.flac"
-                    recording = await asyncio.to_thread(joined, members, join, path)
+                if join is None:
+                    continue
+                path = Path(folder) / f"{len(groups)}.flac"
+                if recording := await asyncio.to_thread(joined, members, join, path):
                     groups.append(await evaluate(recording.corpus, language, [recording], listener, vad=vad))
     finally:
         await listener.close()

@@ -29,23 +29,25 @@ LOUD = 0.03
 """A frame so loud, against the loudest of its utterance, is speech: 30 dB below it, above breath."""
 
 
-def joined(utterances: Sequence[Utterance], pause_s: float, path: Path) -> Utterance:
+def joined(utterances: Sequence[Utterance], pause_s: float, path: Path) -> Utterance | None:
     """Join utterances of one language to a recording, with a mark for each.
 
     Args:
-        utterances: With references; those without words are left out.
+        utterances: Those without a reference, without sound or that cannot be read are left out.
         pause_s: Silence between the end of one's speech and the beginning of the next one's.
         path: The flac to write, 16 kHz mono.
 
-    Raises:
-        AudioError: One of the files cannot be read.
+    Returns:
+        The recording; None where there are not two to join.
     """
     marks: list[Mark] = []
     at_samples = 0
-    spoken = [utterance for utterance in utterances if utterance.text]
     with soundfile.SoundFile(path, "w", SAMPLE_RATE, 1, "PCM_16", format="FLAC") as output:
-        for utterance in spoken:
-            samples, start, end = _speech(utterance.path)
+        for utterance in utterances:
+            speech = _speech(utterance.path) if utterance.text else None
+            if speech is None:
+                continue
+            samples, start, end = speech
             output.write(samples)
             marks.append(
                 Mark(
@@ -55,7 +57,9 @@ def joined(utterances: Sequence[Utterance], pause_s: float, path: Path) -> Utter
             pause = np.zeros(round(pause_s * SAMPLE_RATE), np.float32)
             output.write(pause)
             at_samples += len(samples) + len(pause)
-    first = spoken[0]
+    if len(marks) < 2:
+        return None
+    first = utterances[0]
     return Utterance(
         path,
         at_samples / SAMPLE_RATE,
@@ -78,17 +82,27 @@ def cuts_of(path: Path, *, vad: bool) -> tuple[float, ...]:
         os.close(fd)
 
 
-def _speech(path: Path) -> tuple[Samples, int, int]:
-    """An utterance without the silence around it, and between which of its samples there is speech."""
-    fd = os.open(path, os.O_RDONLY)
+def _speech(path: Path) -> tuple[Samples, int, int] | None:
+    """An utterance without the silence around it, and between which of its samples there is speech.
+
+    None where there is none, or the file cannot be read: that is told of where it is heard by itself.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
     try:
         with AudioReader(fd, ANY_LENGTH) as reader:
-            samples = np.concatenate(list(reader.blocks()))
+            samples = np.concatenate([np.zeros(0, np.float32), *reader.blocks()])
+    except StentorError:
+        return None
     finally:
         os.close(fd)
     frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
     level = np.sqrt(np.einsum("ij,ij->i", frames, frames))
-    loud = np.flatnonzero(level > LOUD * level.max())
+    loud = np.flatnonzero(level > LOUD * level.max(initial=0.0))
+    if not len(loud):
+        return None
     begin, end = int(loud[0]), int(loud[-1]) + 1
     kept = max(0, begin - MARGIN_FRAMES), end + MARGIN_FRAMES
     piece = samples[kept[0] * FRAME_SAMPLES : kept[1] * FRAME_SAMPLES]

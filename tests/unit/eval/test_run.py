@@ -97,11 +97,27 @@ def test_joined_files_are_marked_where_each_is_spoken(tmp_path: Path) -> None:
         path = write(tmp_path / f"{at}.flac", np.concatenate([quiet, noise(loud_s), quiet]))
         parts.append(Utterance(path, 1 + loud_s, "en", f"part {at}", "calls"))
     recording = joined(parts, 0.5, tmp_path / "joined.flac")
+    assert recording is not None
     assert (recording.text, recording.corpus) == ("part 0 part 1", "calls joined")
     assert [mark.text for mark in recording.marks] == ["part 0", "part 1"]
     spans = [(mark.start_s, mark.end_s) for mark in recording.marks]
     assert spans == [pytest.approx((0.03, 1.03), abs=0.011), pytest.approx((1.59, 3.59), abs=0.021)]
     assert soundfile.info(recording.path).duration == pytest.approx(recording.seconds)
+
+
+def test_what_cannot_be_joined_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "broken.mp3").write_bytes(b"no audio")
+    write(tmp_path / "silent.wav", np.zeros(8000, np.float32))
+    write(tmp_path / "empty.wav", np.zeros(0, np.float32))
+    names = ("broken.mp3", "missing.wav", "silent.wav", "empty.wav")
+    unfit = [Utterance(tmp_path / name, None, "en", "words", "calls") for name in names]
+    path = write(tmp_path / "loud.wav", noise(1))
+    unfit.append(Utterance(path, 1.0, "en", None, "calls"))
+    fit = [Utterance(path, 1.0, "en", text, "calls") for text in ("one", "two")]
+    recording = joined([*unfit, *fit], 0.5, tmp_path / "joined.flac")
+    assert recording is not None
+    assert [mark.text for mark in recording.marks] == ["one", "two"]
+    assert joined([*unfit, fit[0]], 0.5, tmp_path / "none.flac") is None
 
 
 def test_cuts_are_where_the_chunks_meet(tmp_path: Path) -> None:
