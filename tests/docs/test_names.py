@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ NOT_METRICS = {"stentor_native"}
 def every_metric() -> set[str]:
     """All series by the names that queries use."""
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", metrics_table(), re.MULTILINE)
-    parts = {f"{name}_{part}" for name, kind in rows if kind == "histogram" for part in ("bucket", "sum", "count")}
+    parts = {
+        f"{name}_{part}" for name, kind in rows if kind == "histogram" for part in ("bucket", "sum", "count")
+    }
     return {name for name, _ in rows} | parts
 
 
@@ -43,7 +46,7 @@ def wrong(words: list[str]) -> str | None:
     if program == "make":
         return next((f"no target {word}" for word in rest if word.islower() and word not in TARGETS), None)
     if program == "curl" and any("/v1/audio/" in word for word in rest):
-        fields = [value for option, value in zip(rest, rest[1:], strict=False) if option in ("-F", "--form")]
+        fields = [value for option, value in pairwise(rest) if option in ("-F", "--form")]
         names = {re.split(r"[=\[]", field)[0] for field in fields}
         unknown = names - {"file", *TranscriptionForm.model_fields}
         return f"no field {', '.join(unknown)}" if unknown else None

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -17,7 +18,10 @@ DOCS = ROOT / "docs"
 PAGES = tuple(sorted(DOCS.rglob("*.md")))
 """What the site is made of."""
 
-DOCUMENTS = (*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "native/README.md")), *PAGES)
+DOCUMENTS = (
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "native/README.md")),
+    *PAGES,
+)
 """All that people are told."""
 
 SHELL = ("sh", "bash")
@@ -49,7 +53,7 @@ def anchors(document: Path) -> frozenset[str]:
     """Its headings by the names that GitHub gives them. The site's build checks them by its own."""
     seen: dict[str, int] = {}
     pieces = tokens(document)
-    for token, inline in zip(pieces, pieces[1:], strict=False):
+    for token, inline in pairwise(pieces):
         if token.type == "heading_open":
             text = "".join(child.content for child in inline.children or ())
             slug = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
@@ -67,9 +71,9 @@ def fences(document: Path, *languages: str) -> Iterator[str]:
 
 
 def commands(document: Path) -> Iterator[list[str]]:
-    """What it tells people to type, in blocks and within lines, as words; a block's line may go on after a backslash.
+    """What it tells people to type, in blocks and within lines, as words.
 
-    Variables that are set for a command are left out.
+    A line of a block may go on after a backslash. Variables that are set for a command are left out.
     """
     lines = [line for block in fences(document, *SHELL) for line in block.replace("\\\n", " ").splitlines()]
     lines += [token.content for token in tokens(document) if token.type == "code_inline"]
