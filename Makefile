@@ -68,7 +68,7 @@ lock: setup                      ## resolve the dependencies anew into requireme
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate $(EXTRAS:%=--extra %) --group dev --group docs pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf site .venv $(CLIENTS) $(VLLM) $(RAY) native/build $(NODE_MODULES)
+	rm -rf site .cache .venv $(CLIENTS) $(VLLM) $(RAY) native/build $(NODE_MODULES)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
