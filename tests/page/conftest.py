@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import pytest_asyncio
 
+from support.browser import chromium
 from support.server import Served
 
 if TYPE_CHECKING:
@@ -23,27 +21,17 @@ OTHER_NAME = "stentor.test"
 """A name of this machine to which browsers give no microphone, as it is neither https nor localhost."""
 
 ARGUMENTS = (
-    f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--use-fake-device-for-media-stream",  # a microphone that beeps
     "--use-fake-ui-for-media-stream",  # and a person who allows it
     "--autoplay-policy=no-user-gesture-required",
 )
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """Chromium, as the machine has it."""
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    from playwright.async_api import async_playwright
-
-    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # root has none
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, *sandbox])
+    async with chromium(*ARGUMENTS, names=f"MAP {OTHER_NAME} 127.0.0.1") as browser:
         yield browser
-        await browser.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
