@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from stentor.engine.fake import FakeEngine
 from support.audio import noise, write
@@ -173,6 +174,18 @@ async def test_a_full_house_says_when_to_come_back(
     assert int(refused.headers["retry-after"]) >= 1
     engine.gate.set()
     assert [(await task).status_code for task in running] == [200, 200]
+
+
+async def test_who_is_refused_while_the_server_drains_is_no_error_of_the_server(
+    http: httpx.AsyncClient, served: Served, audio: bytes
+) -> None:
+    served.services.admission.draining = True
+    with capture_logs() as lines:
+        refused = await http.post(PATH, **form(audio))
+    assert (refused.status_code, error_of(refused)["code"]) == (503, "draining")
+    told = [(line["log_level"], line["code"]) for line in lines if line["event"] == "request refused"]
+    assert told == [("info", "draining")]
+    assert {line["log_level"] for line in lines} == {"info"}
 
 
 async def test_the_books_balance(http: httpx.AsyncClient, served: Served, audio: bytes) -> None:

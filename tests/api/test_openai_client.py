@@ -181,6 +181,18 @@ async def test_models(client: openai.AsyncOpenAI) -> None:
     assert refused.value.code == "model_not_found"
 
 
+async def test_a_model_of_the_hub_is_found_by_its_name() -> None:
+    async with (
+        serving(FakeEngine(), served_model_names="Systran/faster-whisper-base") as served,
+        openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        card = await client.models.retrieve("Systran/faster-whisper-base")
+        assert card.id == "Systran/faster-whisper-base"
+        with pytest.raises(openai.NotFoundError) as refused:
+            await client.models.retrieve("Systran/faster-whisper-tiny")
+    assert refused.value.code == "model_not_found"
+
+
 async def test_an_unknown_model_is_404(client: openai.AsyncOpenAI, audio: Path) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
         await client.audio.transcriptions.create(file=audio, model="gpt-9")

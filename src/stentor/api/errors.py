@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stentor.api.wire import ErrorBody, ErrorDetail
-from stentor.errors import ClientDisconnected, StentorError
+from stentor.errors import ClientDisconnected, Draining, StentorError
 
 log = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class LastResort:
 
 async def _stentor_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StentorError)
-    if error.status >= 500:
+    if error.status >= 500 and not isinstance(error, Draining):
         log.error("request failed", code=error.code, error=error.message)
     elif not isinstance(error, ClientDisconnected):
         log.info("request refused", code=error.code, param=error.param, error=error.message)

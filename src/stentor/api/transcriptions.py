@@ -48,9 +48,9 @@ async def list_models(request: Request) -> ModelList:
     return ModelList(data=[_card(services, name) for name in services.model_names])
 
 
-@router.get("/models/{model}", responses=error_responses(401, 404))
+@router.get("/models/{model:path}", responses=error_responses(401, 404))
 async def get_model(request: Request, model: str) -> ModelCard:
-    """One model by name."""
+    """One model by name, which may have slashes as the names of hub repositories do."""
     services = services_of(request)
     _check_model(services, model)
     return _card(services, model)
