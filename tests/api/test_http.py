@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from stentor import __version__
 from stentor.engine.fake import FakeEngine
 from support.audio import noise, write
 from support.forms import form
@@ -216,7 +217,10 @@ async def test_status_tells_what_is_served_and_how_busy_it_is(
 ) -> None:
     idle = {
         "status": "ready",
+        "version": __version__,
+        "engine": "fake",
         "model": "fake",
+        "digest": None,
         "languages": ["en", "de", "fr", "ja"],
         "translates": True,
         "requests": 0,
