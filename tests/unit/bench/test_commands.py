@@ -96,7 +96,7 @@ def test_peer_transcribes_with_the_plain_model(
     assert called == {"beam_size": 1, "language": "en"}
     record = json.loads(runs.read_text())
     assert record["url"] is None
-    assert record["model"] == f"faster-whisper {tmp_path.name}"
+    assert (record["name"], record["model"]) == ("faster-whisper", tmp_path.name)
     assert (record["figures"]["words"]["rate"], record["figures"]["transcribed"]) == (0.0, 1)
 
 

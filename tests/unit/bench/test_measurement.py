@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import io
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from stentor.bench.manifest import Utterance
-from stentor.bench.report import Machine, Measurement, Subject, append_json, show
+from stentor.bench.measurement import UNSTREAMED, Measurement, show
 from stentor.bench.results import HealthFigures, Latency, LevelResult, RequestResult, ServerFigures
 
-SUBJECT = Subject("base", "http://server:8000", {"send_language": True})
+OPTIONS = {"send_language": True}
+TITLE = "stentor native, base at http://server:8000"
 
 
 def level(concurrency: int = 4) -> LevelResult:
@@ -34,34 +36,29 @@ def level(concurrency: int = 4) -> LevelResult:
     )
 
 
-def test_json_line_says_what_was_measured_where_and_how(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    append_json(path, Measurement.of(SUBJECT, level(1)))
-    append_json(path, Measurement.of(SUBJECT, level(4)))
-    first, second = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    assert (first["plan"]["concurrency"], second["plan"]["concurrency"]) == (1, 4)
-    assert set(first) == {"time", "machine", "url", "model", "plan", "figures"}
-    assert (first["url"], first["model"]) == ("http://server:8000", "base")
-    assert set(first["machine"]) == {"cpu", "cores", "python", "platform"}
-    assert first["plan"] == {
+def test_record_says_what_was_measured_and_how() -> None:
+    record = Measurement.of(OPTIONS, level(1)).record()
+    assert record.plan == {
         "send_language": True,
         "concurrency": 1,
         "utterances": 5,
         "audio_s": 22.0,
         "languages": {"de": 3, "zh": 1, "und": 1},
     }
-    figures = first["figures"]
     count = {"references": 2, "substitutions": 0, "deletions": 0, "insertions": 0}
     german = {"unit": "word", **count, "rate": 0.0}
     chinese = {"unit": "character", **count, "substitutions": 1, "rate": 0.5}
-    assert figures == {
+    assert record.figures == {
         "wall_s": 2.0,
         "audio_s": 10.0,
         "rtfx": 5.0,
         "requests_per_s": 1.5,
         "transcribed": 3,
+        "streamed": 0,
         "errors": {"429": 1, "none": 1},
         "latency": {"p50_s": 0.5, "p95_s": 1.0, "p99_s": 1.0, "max_s": 1.0},
+        "first_delta": None,
+        "stages_s": None,
         "health": {
             "probes": 100,
             "failures": 1,
@@ -74,27 +71,23 @@ def test_json_line_says_what_was_measured_where_and_how(tmp_path: Path) -> None:
     }
 
 
-def test_level_without_answers_is_json_with_nulls(tmp_path: Path) -> None:
+def test_level_without_answers_has_figures_that_are_none() -> None:
     failed = RequestResult(Utterance(Path("a"), 1.0, "en", "x"), None, 0.1, error="ConnectError: ")
-    append_json(tmp_path / "runs.jsonl", Measurement.of(SUBJECT, LevelResult(1, (failed,), 0.1)))
-    figures = json.loads((tmp_path / "runs.jsonl").read_text(encoding="utf-8"))["figures"]
+    figures: Mapping[str, Any] = Measurement.of(OPTIONS, LevelResult(1, (failed,), 0.1)).record().figures
     assert (figures["latency"], figures["health"], figures["server"]) == (None, None, None)
     assert figures["words"]["rate"] is None
 
 
-def test_machine_is_described() -> None:
-    here = Machine.here()
-    assert here.cpu
-    assert here.cores >= 1
-    assert here.python.startswith("3.")
-
-
 def test_plain_table_puts_levels_side_by_side_in_columns_that_line_up() -> None:
     out = io.StringIO()
-    show([Measurement.of(SUBJECT, level(1)), Measurement.of(SUBJECT, level(16))], Console(file=out, width=40))
+    show(
+        TITLE,
+        [Measurement.of(OPTIONS, level(1)), Measurement.of(OPTIONS, level(16))],
+        Console(file=out, width=40),
+    )
     title, *rest = out.getvalue().splitlines()
     figures, (languages, *rows) = rest[:18], rest[18:]
-    assert title == "base at http://server:8000"
+    assert title == TITLE
     assert figures[0].split() == ["in", "flight", "1", "16"]
     assert len(set(map(len, figures))) == 1
     assert dict(re.split("  +", row.strip())[:2] for row in figures[1:]) == {
@@ -127,7 +120,7 @@ def test_plain_table_puts_levels_side_by_side_in_columns_that_line_up() -> None:
 def test_table_leaves_out_what_nobody_measured() -> None:
     out = io.StringIO()
     bare = replace(level(), health=None, server=None)
-    show([Measurement.of(SUBJECT, bare)], Console(file=out))
+    show(TITLE, [Measurement.of(OPTIONS, bare)], Console(file=out))
     assert "RTFx" in out.getvalue()
     assert "liveness" not in out.getvalue()
     assert "RSS" not in out.getvalue()
@@ -135,12 +128,21 @@ def test_table_leaves_out_what_nobody_measured() -> None:
 
 def test_terminal_gets_a_framed_table() -> None:
     out = io.StringIO()
-    show([Measurement.of(SUBJECT, level())], Console(file=out, force_terminal=True, width=250))
+    show(TITLE, [Measurement.of(OPTIONS, level())], Console(file=out, force_terminal=True, width=250))
     assert "RTFx" in out.getvalue()
     assert "┃" in out.getvalue()
 
 
 def test_nothing_measured_prints_nothing() -> None:
     out = io.StringIO()
-    show([], Console(file=out))
+    show(TITLE, [], Console(file=out))
     assert out.getvalue() == ""
+
+
+def test_server_that_does_not_stream_is_named() -> None:
+    out = io.StringIO()
+    bare = level()
+    whole = replace(bare, requests=tuple(replace(answer, first_delta_s=0.5) for answer in bare.requests))
+    show(TITLE, [Measurement.of(OPTIONS, whole)], Console(file=out))
+    assert UNSTREAMED in out.getvalue()
+    assert "first delta p50 s  0.50" in out.getvalue()
