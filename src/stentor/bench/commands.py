@@ -310,6 +310,21 @@ def fairness(
             run_fairness(plan, target, speech, journal.add)
 
 
+@app.command()
+def report(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(exists=True, dir_okay=False, help=f"Results. [default: {RESULTS}]"),
+    ] = None,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="The page.")] = Path("report.html"),
+) -> None:
+    """Join result files into one page with plots, and print how servers compare."""
+    with explained():
+        from stentor.bench.report.writing import write_report
+
+        write_report(files or [RESULTS], output, Console(), Console(stderr=True))
+
+
 def _running(
     url: str | None, model: str, pid: int | None, metrics_path: str, api_key: str | None
 ) -> AbstractContextManager[Target] | None:

@@ -22,13 +22,13 @@ class Spread:
 
 
 def draw_workers(
-    axes: Axes, settings: Sequence[str], rtfx: Sequence[Spread], colour: str | None = None
+    axes: Axes, settings: Sequence[str], rtfx: Sequence[Spread], colour: str = "C0", ink: str = "black"
 ) -> None:
-    """Draw a bar for each setting of the pool, with what its runs were between."""
+    """Draw a bar for each setting of the pool, and what its runs were between."""
     below = [spread.median - spread.low for spread in rtfx]
     above = [spread.high - spread.median for spread in rtfx]
     medians = [spread.median for spread in rtfx]
-    axes.bar(settings, medians, width=0.6, yerr=[below, above], capsize=4, color=colour)
+    axes.bar(settings, medians, width=0.6, yerr=[below, above], capsize=4, color=colour, ecolor=ink)
     axes.set_xlabel("preprocessing workers (inline: on the event loop)")
     axes.set_ylabel("RTFx")
 

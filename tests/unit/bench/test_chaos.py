@@ -50,9 +50,8 @@ def failed(result: ChaosResult) -> list[str]:
 async def test_a_sound_server_passes(inputs: Inputs) -> None:
     said: list[tuple[int, int]] = []
     async with serving(FakeEngine(), max_upload_bytes=MAX_UPLOAD_BYTES) as served:
-        result = await measure_chaos(
-            SMALL, Target(served.url, "fake"), inputs, lambda *told: said.append(told)
-        )
+        target = Target(served.url, "fake")
+        result = await measure_chaos(SMALL, target, inputs, lambda *told: said.append(told))
     assert result.wrong == ()
     assert failed(result) == []
     assert [ending.number for ending in result.endings] == list(range(SMALL.requests))
