@@ -11,6 +11,10 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
   color-scheme: light dark; }
 table { border-collapse: collapse; font-size: 14px; } th, td { padding: .2rem .6rem; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
+.wide { overflow-x: auto; margin: 1rem 0; }
+caption { text-align: left; padding: .3rem .6rem; font-weight: 600; }
+thead th { border-bottom: 1px solid; vertical-align: bottom; } tbody th { font-weight: normal; }
+tbody tr:nth-child(even) { background: color-mix(in srgb, currentColor 6%, transparent); }
 """
 
 

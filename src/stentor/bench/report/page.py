@@ -35,10 +35,6 @@ STYLE = """
   --colour-4: #6f5900; --colour-5: #4d4d4d; }
 @media (prefers-color-scheme: dark) { :root { --grid: #474747; --colour-0: #6db7f2; --colour-1: #f59a6b;
   --colour-2: #5fd3b4; --colour-3: #e79adf; --colour-4: #e2c75a; --colour-5: #c4c4c4; } }
-.wide { overflow-x: auto; margin: 1rem 0; }
-caption { text-align: left; padding: .3rem .6rem; font-weight: 600; }
-thead th { border-bottom: 1px solid; vertical-align: bottom; } tbody th { font-weight: normal; }
-tbody tr:nth-child(even) { background: color-mix(in srgb, currentColor 6%, transparent); }
 .text td, .text th { text-align: left; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { font-size: 14px; } svg { width: 100%; height: auto; }
