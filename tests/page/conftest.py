@@ -22,6 +22,9 @@ Open = Callable[..., Awaitable["Page"]]
 OTHER_NAME = "stentor.test"
 """A name of this machine to which browsers give no microphone, as it is neither https nor localhost."""
 
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+"""Where `make check` puts it."""
+
 ARGUMENTS = (
     f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--use-fake-device-for-media-stream",  # a microphone that beeps

@@ -7,13 +7,13 @@ from html import escape
 from pathlib import Path
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color-scheme: light dark; }
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-size: 14px; } th, td { padding: .2rem .6rem; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 .wide { overflow-x: auto; margin: 1rem 0; }
-caption { text-align: left; padding: .3rem .6rem; font-weight: 600; }
-thead th { border-bottom: 1px solid; vertical-align: bottom; } tbody th { font-weight: normal; }
+thead th { border-bottom: 1px solid; vertical-align: bottom; }
+tbody th { min-width: 9rem; font-weight: normal; }
 tbody tr:nth-child(even) { background: color-mix(in srgb, currentColor 6%, transparent); }
 """
 
@@ -32,12 +32,12 @@ def write_page(path: Path, title: str, body: Iterable[str], style: str = "") -> 
     path.write_text("\n".join((head, *body, "</main></html>\n")), encoding="utf-8")
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Iterator[str]:
-    """A table of plain texts, whose first column names the rows; wider than the window it can be scrolled."""
-    label = escape(caption or "table", quote=True)
-    yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0"><table>'
-    if caption:
-        yield f"<caption>{escape(caption)}</caption>"
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], label: str) -> Iterator[str]:
+    """A table of plain texts, whose first column names the rows; wider than the window it can be scrolled.
+
+    `label` tells who does not see the page what the table is of.
+    """
+    yield f'<div class="wide" role="region" aria-label="{escape(label, quote=True)}" tabindex="0"><table>'
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     yield f"<thead><tr>{heads}</tr></thead><tbody>"
     for first, *rest in rows:

@@ -151,7 +151,7 @@ def columns(records: Sequence[Record]) -> tuple[str, list[str], list[list[str]]]
     names = list(dict.fromkeys(name for record in records for name in record.plan))
     figures = list(dict.fromkeys(name for record in records for name in record.figures))
     varied = [name for name in names if len({cell(record.plan.get(name)) for record in records}) > 1]
-    common = [f"{name}={cell(records[0].plan[name])}" for name in names if name not in varied]
+    common = [f"{name}={cell(records[0].plan.get(name))}" for name in names if name not in varied]
     rows = [
         [
             *(cell(record.plan.get(name)) for name in varied),

@@ -35,7 +35,7 @@ def cpu_s(pid: int) -> float:
 @pytest.fixture
 def stranger() -> Iterator[int]:
     """A busy program that is no child of this one: whoever started it has ended."""
-    pid = int(subprocess.run([sys.executable, "-c", START], capture_output=True, check=True).stdout)
+    pid = int(subprocess.run([sys.executable, "-c", START], stdout=subprocess.PIPE, check=True).stdout)
     yield pid
     os.kill(pid, signal.SIGKILL)
 

@@ -35,9 +35,9 @@ STYLE = """
   --colour-4: #6f5900; --colour-5: #4d4d4d; }
 @media (prefers-color-scheme: dark) { :root { --grid: #474747; --colour-0: #6db7f2; --colour-1: #f59a6b;
   --colour-2: #5fd3b4; --colour-3: #e79adf; --colour-4: #e2c75a; --colour-5: #c4c4c4; } }
-.text td, .text th { text-align: left; }
+.text td, .text th { text-align: left; } .narrow { max-width: 38rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
-figure { margin: 0; } figcaption { font-size: 14px; } svg { width: 100%; height: auto; }
+figure { margin: 0; } figcaption { font-weight: 600; font-size: 14px; } svg { width: 100%; height: auto; }
 .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: 14px; }
 """ + "\n".join(f".c{index} {{ color: var(--colour-{index}); }}" for index in range(plots.COLOURS))
 
@@ -61,18 +61,19 @@ def body(results: Results, comparisons: Sequence[Comparison], pools: Sequence[Po
 
 
 def _machines(lines: Sequence[Line]) -> Iterator[str]:
-    """A row for each machine and software on it."""
-    rows: dict[tuple[str, ...], str] = {}
-    for line in lines:
-        machine = line.machine
-        what = (machine_name(machine), machine.platform, machine.python, line.name, *_identity(line))
-        average = line.load.average_1m
-        rows.setdefault(what, NONE if average is None else f"{average:.2f}")
-    header = ["machine", "platform", "Python", "measured", "model", "weights", "versions", "load before"]
+    """The machines, and what was measured on each."""
     if len({machine_key(line.machine) for line in lines}) > 1:
         yield "<p>These results are of several machines. Each plot and table is of one of them.</p>"
+    told = ((machine_name(m), m.platform, m.python) for m in (line.machine for line in lines))
     yield '<div class="text">'
-    yield from table(header, [[*what, average] for what, average in rows.items()], "Machines and versions")
+    yield from table(["machine", "platform", "Python"], list(dict.fromkeys(told)), "Machines")
+    rows: dict[tuple[str, ...], str] = {}
+    for line in lines:
+        average = line.load.average_1m
+        what = (line.name, *_identity(line), machine_name(line.machine))
+        rows.setdefault(what, NONE if average is None else f"{average:.2f}")
+    header = ["measured", "model", "weights", "versions", "machine", "its load before"]
+    yield from table(header, [[*what, average] for what, average in rows.items()], "What was measured")
     yield "</div>"
 
 
@@ -118,7 +119,7 @@ def _legend(labels: Sequence[str]) -> Iterator[str]:
 
 def _figure(title: str, picture: str | None) -> Iterator[str]:
     if picture is not None:
-        yield f"<figure>{picture}<figcaption>{escape(title)}</figcaption></figure>"
+        yield f"<figure><figcaption>{escape(title)}</figcaption>{picture}</figure>"
 
 
 def _rtfx_plot(slug: str, comparison: Comparison) -> str:
@@ -180,12 +181,14 @@ def _stages(slug: str, server: Server) -> Iterator[str]:
     )
     yield '<ul class="legend">'
     for index, stage in enumerate(stages):
-        mark = f'<span class="c{plots.colour(index)}" aria-hidden="true">■</span>'
+        mark = f'<span class="c{plots.stage_colour(index)}" aria-hidden="true">■</span>'
         yield f"<li>{mark} {escape(stage)}</li>"
     yield "</ul>"
     picture = plots.stacks(slug, f"{title}, as in the table below.", bars)
+    yield '<div class="narrow">'
     yield from _figure("Seconds per request", picture)
-    rows = [[at, *(f"{bar[stage]:.3g}" for stage in stages)] for at, bar in bars.items()]
+    yield "</div>"
+    rows = [[at, *(f"{bar[stage]:.4f}" for stage in stages)] for at, bar in bars.items()]
     yield from table(["in flight", *stages], rows, title)
 
 
@@ -195,7 +198,9 @@ def _pool(slug: str, pool: Pool) -> Iterator[str]:
         f"{setting}: {spread.median:.4g}" for setting, spread in zip(pool.settings, pool.rtfx, strict=True)
     )
     picture = plots.workers(slug, f"RTFx over preprocessing workers. {said}.", pool.settings, pool.rtfx)
-    yield from _figure(f"RTFx over preprocessing workers: {pool.title}", picture)
+    yield '<div class="narrow">'
+    yield from _figure(pool.title, picture)
+    yield "</div>"
     yield from _records(pool.lines)
 
 
@@ -209,7 +214,7 @@ def _others(lines: Sequence[Line]) -> Iterator[str]:
         if parts:
             yield f"<h2>{escape(heading)}</h2>"
         for own in parts.values():
-            yield f"<p>{escape(machine_name(own[0].machine))}</p>"
+            yield f"<h3>{escape(own[0].part)}, {escape(machine_name(own[0].machine))}</h3>"
             yield from _records(own)
 
 
@@ -217,10 +222,11 @@ def _records(lines: Sequence[Line]) -> Iterator[str]:
     """Results of one part as a table."""
     records = []
     for line in lines:
-        model, weights, versions = _identity(line)
-        told = {"of": line.name, "model": model, "weights": weights, "versions": versions}
+        told = dict(zip(("of", "model", "weights", "versions"), (line.name, *_identity(line)), strict=True))
         share = line.load.others_cpu
         figures = {**line.figures, "others' CPU %": None if share is None else round(100 * share)}
-        records.append(Record(line.part, {**told, **line.plan}, figures))
+        known = {name: value for name, value in told.items() if value != NONE}
+        records.append(Record(line.part, {**known, **line.plan}, figures))
     title, header, rows = columns(records)
+    yield f"<p>{escape(title)}</p>"
     yield from table(header, rows, title)

@@ -22,6 +22,9 @@ from matplotlib.figure import Figure
 from stentor.bench.plot import Spread, draw_workers
 
 SIZE_IN = (6.4, 3.4)
+HEADROOM = 1.08
+"""Of the axis above the highest point."""
+
 INK, GRID = "#010203", "#040506"
 """Stand for the page's colours until the picture is done, as `_COLOURS` do."""
 
@@ -60,6 +63,11 @@ def colour(index: int) -> int:
     return index % COLOURS
 
 
+def stage_colour(index: int) -> int:
+    """The colour of a stage: shifted, so that the engine's, which is most of a bar, is the calmest."""
+    return (index + 2) % COLOURS
+
+
 def glyph(index: int) -> str:
     """The marker that a server of this number has, as a character."""
     return list(MARKERS.values())[index % len(MARKERS)]
@@ -88,7 +96,7 @@ def curves(slug: str, said: str, y_label: str, drawn: Sequence[Curve]) -> str:
         axes.set_xticks(levels, list(map(str, levels)))
         axes.minorticks_off()
         axes.set_xlim(levels[0] / 1.2, levels[-1] * 1.2)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, HEADROOM * max(max(curve.values.values()) for curve in drawn) or 1)
         axes.set_xlabel("requests in flight")
         axes.set_ylabel(y_label)
         return _svg(figure, slug, said)
@@ -108,8 +116,9 @@ def stacks(slug: str, said: str, bars: Mapping[str, Mapping[str, float]]) -> str
         left = [0.0] * len(bars)
         for index, stage in enumerate(stages):
             widths = [seconds[stage] for seconds in bars.values()]
-            axes.barh(list(bars), widths, left=left, height=0.6, color=_COLOURS[colour(index)])
+            axes.barh(list(bars), widths, left=left, height=0.6, color=_COLOURS[stage_colour(index)])
             left = [begin + width for begin, width in zip(left, widths, strict=True)]
+        axes.set_xlim(0, HEADROOM * max(left) or 1)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.set_ylabel("in flight")
