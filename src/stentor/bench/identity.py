@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import httpx
 
 from stentor.bench.calls import Target
 from stentor.bench.records import Subject
+from stentor.errors import SetupError
 
 ASK_TIMEOUT_S = 5.0
 
@@ -33,13 +33,21 @@ class Identity:
 
 
 def subject_of(target: Target, name: str | None) -> Subject:
-    """Ask a server who it is. One that does not answer has its URL for a name."""
+    """Ask a server who it is. One that does not answer has its address for a name.
+
+    Raises:
+        SetupError: Its URL is none.
+    """
+    try:
+        url = httpx.URL(target.url).copy_with(userinfo=b"")  # results are for others to read
+    except httpx.InvalidURL as error:
+        raise SetupError(f"--url {target.url}: {error}") from error
     identity = identify(target)
-    server = identity.server or urlsplit(target.base_url).netloc
+    server = identity.server or url.netloc.decode()
     versions = {"server": identity.server, "engine": identity.engine}
     return Subject(
         name=name or " ".join(filter(None, (server.split(" ")[0], identity.engine))),
-        url=target.url,
+        url=str(url),
         model=identity.model or target.model,
         digest=identity.digest,
         versions={key: value for key, value in versions.items() if value is not None},

@@ -111,6 +111,16 @@ async def test_a_server_that_does_not_answer_has_its_address_for_a_name() -> Non
     assert await asked(NOWHERE) == Subject("127.0.0.1:9", NOWHERE.url, "m")
 
 
+async def test_a_url_that_is_none_is_said() -> None:
+    with pytest.raises(SetupError, match="--url"):
+        await asked(Target("http://[", "m"))
+
+
+async def test_a_password_is_not_recorded() -> None:
+    subject = await asked(Target("http://me:secret@127.0.0.1:9/v1", "m"))
+    assert (subject.name, subject.url) == ("127.0.0.1:9", "http://127.0.0.1:9/v1")
+
+
 @pytest.mark.parametrize(("terminal", "shown"), [("1", True), ("0", False)])
 def test_a_bar_is_for_terminals(
     terminal: str, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

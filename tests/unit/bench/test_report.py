@@ -211,9 +211,9 @@ def test_other_files_other_options_and_other_weights_are_told_apart(tmp_path: Pa
     tables = Reader(page).tables
     labels = [row[0] for row in tables["Servers: 2 files, 10 s of audio (en)"][1:]]
     assert labels == [
-        "Stentor native, base, weights=abababab, stream=True",
-        "Stentor native, base, weights=abababab, stream=False",
-        "Stentor native, base, weights=cdcdcdcd, stream=True",
+        "Stentor native, base, stream=True, weights=abababab",
+        "Stentor native, base, stream=False, weights=abababab",
+        "Stentor native, base, stream=True, weights=cdcdcdcd",
     ]
     assert [row[0] for row in tables["Servers: 3 files, 10 s of audio (en)"][1:]] == ["Stentor native, base"]
 

@@ -180,14 +180,10 @@ def _server(label: str, levels: Sequence[Level]) -> Server:
 def _way(level: Level) -> dict[str, str]:
     """All that makes a measurement another one, beside the files and their number in flight."""
     line = level.line
-    told = {
-        "name": line.name,
-        "model": line.model or NONE,
-        "weights": (line.digest or NONE)[:DIGEST_DIGITS],
-        **line.versions,
-        **{name: value for name, value in line.plan.items() if name not in SAME},
-    }
-    return {name: cell(value) for name, value in told.items()}
+    options = {name: cell(value) for name, value in line.plan.items() if name not in SAME}
+    weights = (line.digest or NONE)[:DIGEST_DIGITS]
+    own = {"name": line.name, "model": line.model or NONE, "weights": weights}
+    return {**line.versions, **options, **own}
 
 
 def _label(way: Mapping[str, str], ways: Sequence[Mapping[str, str]]) -> str:
