@@ -113,7 +113,7 @@ async def test_a_server_that_does_not_answer_has_its_address_for_a_name() -> Non
 
 async def test_a_url_that_is_none_is_said() -> None:
     with pytest.raises(SetupError, match="--url"):
-        await asked(Target("http://[", "m"))
+        await asked(Target("http://127.0.0.1:port", "m"))
 
 
 async def test_a_password_is_not_recorded() -> None:
