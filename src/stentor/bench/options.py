@@ -14,7 +14,7 @@ from stentor.errors import SetupError
 RESULTS = Path("bench.jsonl")
 """Where results go, and where `report` looks for them, unless told otherwise."""
 
-EXTRA_MODULES = frozenset({"httpx", "jiwer", "matplotlib", "opencc", "psutil", "whisper_normalizer"})
+EXTRA_MODULES = frozenset({"cn2an", "httpx", "jiwer", "matplotlib", "opencc", "psutil", "whisper_normalizer"})
 """What `pip install stentor[bench]` brings."""
 
 ManifestOption = Annotated[
