@@ -41,7 +41,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "font.size": 10,
     "grid.color": GRID,
-    "svg.fonttype": "none",  # letters, not outlines of them: a tenth of the size, and can be searched
+    "svg.fonttype": "none",  # letters, not outlines of them: half the size, and can be searched
     "text.color": INK,
     "text.parse_math": False,
     "xtick.color": INK,
