@@ -11,6 +11,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from stentor import __version__
 from stentor.engine.fake import FakeEngine
 from support.audio import noise, write
 from support.forms import form
@@ -229,7 +230,10 @@ async def test_status_tells_what_is_served_and_how_busy_it_is(
 ) -> None:
     idle = {
         "status": "ready",
+        "version": __version__,
+        "engine": "fake",
         "model": "fake",
+        "digest": None,
         "languages": ["en", "de", "fr", "ja"],
         "translates": True,
         "requests": 0,

@@ -63,6 +63,11 @@ async def test_a_finished_request(http: httpx.AsyncClient, served: Served, audio
     whole = counted("stentor_chunk_seconds_sum", stage="chunk")
     parts = [counted(f"stentor_engine_{name}_seconds_sum", stage="chunk") for name in ("queue", "compute")]
     assert sum(parts) <= whole
+    at_stages = 0.0
+    for stage in ("admission", "uploading", "transcribing"):
+        assert counted("stentor_request_stage_seconds_count", stage=stage) == 1
+        at_stages += counted("stentor_request_stage_seconds_sum", stage=stage)
+    assert whole < at_stages <= counted("stentor_request_seconds_sum", endpoint="transcribe") + 0.1
     assert counted("stentor_vad_removed_seconds_total") == 0
 
 

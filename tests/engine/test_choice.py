@@ -11,7 +11,7 @@ from stentor.engine.choice import load_engine
 from stentor.engine.ct2 import CTranslate2Engine
 from stentor.engine.native import NativeEngine
 from stentor.errors import ModelError
-from stentor.models import resolve
+from stentor.models import PACKAGED, resolve
 from support.native import skip_unless_native
 
 
@@ -20,6 +20,7 @@ async def test_auto_is_native_where_it_runs() -> None:
     engine = load_engine(resolve("tiny.en"), slots=1, device="cpu", max_batch=2)
     assert isinstance(engine, NativeEngine)
     assert engine.info.slots == 2
+    assert engine.info.digest == PACKAGED["tiny.en"].digest
     await engine.close()
 
 
@@ -45,4 +46,5 @@ def test_an_engine_that_was_asked_for_and_does_not_run_is_an_error(monkeypatch: 
 async def test_ctranslate2_can_be_asked_for() -> None:
     engine = load_engine(resolve("tiny.en"), name="ctranslate2", slots=1, device="cpu", max_batch=2)
     assert isinstance(engine, CTranslate2Engine)
+    assert engine.info.digest == PACKAGED["tiny.en"].digest
     await engine.close()

@@ -20,6 +20,9 @@ Open = Callable[..., Awaitable["Page"]]
 OTHER_NAME = "stentor.test"
 """A name of this machine to which browsers give no microphone, as it is neither https nor localhost."""
 
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+"""Where `make check` puts it."""
+
 ARGUMENTS = (
     "--use-fake-device-for-media-stream",  # a microphone that beeps
     "--use-fake-ui-for-media-stream",  # and a person who allows it

@@ -20,7 +20,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 
 from playwright.async_api import FileChooser, FilePayload, Page, expect
 
-from page.conftest import OTHER_NAME, Open
+from page.conftest import AXE, OTHER_NAME, Open
 from stentor.engine.fake import FakeEngine
 from stentor.text.subtitles import to_srt, to_vtt
 from stentor.types import EngineRequest, Segment, Word
@@ -30,9 +30,6 @@ from support.server import Served, serving
 from support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
-
-AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
-"""Where `make check` puts it."""
 
 GARBAGE: FilePayload = {"name": "notes.mp3", "mimeType": "audio/mpeg", "buffer": b"no audio" * 999}
 

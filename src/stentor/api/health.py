@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from stentor import __version__
 from stentor.api.description import error_responses
 from stentor.api.services import Services, services_of
 
@@ -49,6 +50,9 @@ class StatusJson(BaseModel):
     """What is served, and how busy the server is.
 
     Attributes:
+        version: Stentor's.
+        engine: What computes: native, ctranslate2, vllm.
+        digest: SHA-256 of the model's weights; null where the engine fetches them by itself.
         languages: Codes of those that the model knows.
         translates: Whether it can write English whatever is spoken.
         requests: How many are under way.
@@ -57,7 +61,10 @@ class StatusJson(BaseModel):
     """
 
     status: State
+    version: str
+    engine: str
     model: str
+    digest: str | None
     languages: tuple[str, ...]
     translates: bool
     requests: int
@@ -72,7 +79,10 @@ async def status(request: Request) -> StatusJson:
     info, admission, rtfx = services.engine.info, services.admission, services.metrics.rtfx
     return StatusJson(
         status=_state(services),
+        version=__version__,
+        engine=info.engine,
         model=info.model,
+        digest=info.digest or None,
         languages=info.languages,
         translates=info.translates,
         requests=admission.active,

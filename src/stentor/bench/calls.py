@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import h11
 
-from stentor.bench.load import TRANSCRIPTIONS_PATH
 from stentor.errors import SetupError
 
+TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 BOUNDARY = "stentor-bench-boundary"
 READ_BYTES = 1 << 16
 RST_ON_CLOSE = struct.pack("ii", 1, 0)

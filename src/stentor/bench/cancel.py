@@ -22,7 +22,8 @@ from rich.console import Console
 
 from stentor.bench.calls import Call, Disconnect, Target, call_whole, calling, form
 from stentor.bench.inputs import Inputs
-from stentor.bench.records import Record, Value, append_json, median, show
+from stentor.bench.progress import progress
+from stentor.bench.records import Record, Store, Value, median, show
 from stentor.bench.rest import Rest, RestWatch
 from stentor.bench.series import RECEIVED, Scraper, Series
 from stentor.bench.stages import STAGES, Stage
@@ -72,7 +73,7 @@ class Leaving:
     clip_s: float | None
 
 
-def run_cancel(plan: CancelPlan, target: Target, speech: Path, *, json_file: Path | None = None) -> bool:
+def run_cancel(plan: CancelPlan, target: Target, speech: Path, store: Store) -> bool:
     """Measure stage after stage: store each record at once and print all at the end.
 
     Returns:
@@ -83,14 +84,16 @@ def run_cancel(plan: CancelPlan, target: Target, speech: Path, *, json_file: Pat
     """
     records: list[Record] = []
 
-    def store(record: Record) -> None:
+    def take(record: Record) -> None:
         records.append(record)
-        if json_file is not None:
-            append_json(json_file, record)
+        store(record)
+        advance()
 
+    stages = len(plan.stages) * len(plan.disconnects)
     with tempfile.TemporaryDirectory(prefix="stentor-bench-") as folder:
         try:
-            asyncio.run(measure_cancel(plan, target, Inputs(Path(folder), speech), store))
+            with progress("stages left", stages) as advance:
+                asyncio.run(measure_cancel(plan, target, Inputs(Path(folder), speech), take))
         finally:
             show(records, Console())
     return not any(record.figures["failed"] for record in records)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from time import perf_counter
+from typing import TypeAlias
 
 import httpx
 from rich.console import Console
@@ -25,7 +26,8 @@ from stentor.bench.calls import Target, call_whole, form
 from stentor.bench.cases import CASES, Clip, Material
 from stentor.bench.footprint import Footprint
 from stentor.bench.inputs import Inputs
-from stentor.bench.records import Record, Value, append_json, show
+from stentor.bench.progress import progress
+from stentor.bench.records import Record, Store, Value, show
 from stentor.bench.rest import RestWatch
 from stentor.bench.series import Scraper
 from stentor.bench.verdict import ChaosResult, Ending, Settled
@@ -44,6 +46,9 @@ REST_LIMIT_S = 60.0
 WRONG_LINES = 5
 PROGRESS_LINES = 10
 
+Say: TypeAlias = Callable[[int, int], None]
+"""Is told how many requests are done, and how many of them were answered wrongly."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChaosPlan:
@@ -58,8 +63,10 @@ class ChaosPlan:
     answer_s: float = 60.0
 
 
-def run_chaos(plan: ChaosPlan, target: Target, speech: Path | None, *, json_file: Path | None = None) -> bool:
+def run_chaos(plan: ChaosPlan, target: Target, speech: Path | None, store: Store) -> bool:
     """Carry out a plan, print what came of it and store it.
+
+    Without a terminal, where no bar shows how far it has come, ten plain lines do.
 
     Returns:
         Whether all checks passed.
@@ -70,12 +77,18 @@ def run_chaos(plan: ChaosPlan, target: Target, speech: Path | None, *, json_file
     console = Console()
     with tempfile.TemporaryDirectory(prefix="stentor-bench-") as folder:
         inputs = Inputs(Path(folder), speech)
-        result = asyncio.run(measure_chaos(plan, target, inputs, console.print))
+        with progress("requests", plan.requests) as advance:
+
+            def say(done: int, wrong: int) -> None:
+                advance()
+                if done % max(1, plan.requests // PROGRESS_LINES) == 0 and not console.is_terminal:
+                    console.print(f"{done} of {plan.requests} requests, {wrong} wrong")
+
+            result = asyncio.run(measure_chaos(plan, target, inputs, say))
     for records in _records(plan, target, result):
         show(records, console)
-        if json_file is not None:
-            for record in records:
-                append_json(json_file, record)
+        for record in records:
+            store(record)
     for ending in result.wrong[:WRONG_LINES]:
         line = f"request {ending.number} ({ending.case}): {ending.wrong}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -85,9 +98,9 @@ def run_chaos(plan: ChaosPlan, target: Target, speech: Path | None, *, json_file
 
 
 async def measure_chaos(
-    plan: ChaosPlan, target: Target, inputs: Inputs, say: Callable[[str], object] = lambda line: None
+    plan: ChaosPlan, target: Target, inputs: Inputs, say: Say = lambda done, wrong: None
 ) -> ChaosResult:
-    """Send everything; `say` gets a line of progress ten times.
+    """Send everything; `say` is told after each request how many are done, and how many of them wrong.
 
     Raises:
         SetupError: The server does not answer at the beginning, or has no such pid.
@@ -129,16 +142,17 @@ async def _send_all(
     material: Material,
     numbers: Iterable[int],
     endings: list[Ending],
-    say: Callable[[str], object],
+    say: Say,
 ) -> None:
     waiting = iter(numbers)
+    wrong = sum(ending.wrong is not None for ending in endings)
 
     async def caller() -> None:
+        nonlocal wrong
         for number in waiting:  # Shared by all callers: each takes the next when it is free.
             endings.append(await _send(plan, material, number))
-            if len(endings) % max(1, plan.requests // PROGRESS_LINES) == 0:
-                wrong = sum(ending.wrong is not None for ending in endings)
-                say(f"{len(endings)} of {plan.requests} requests, {wrong} wrong")
+            wrong += endings[-1].wrong is not None
+            say(len(endings), wrong)
 
     async with asyncio.TaskGroup() as callers:
         for _ in range(plan.concurrency):

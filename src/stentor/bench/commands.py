@@ -16,30 +16,30 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from stentor.errors import SetupError
+from stentor.bench.options import (
+    RESULTS,
+    JsonOption,
+    KeyOption,
+    LanguageOption,
+    LimitOption,
+    ManifestOption,
+    MetricsOption,
+    NameOption,
+    PidOption,
+    PrefixOption,
+    SendLanguageOption,
+    ServerOption,
+    SpeechOption,
+    explained,
+    levels_of,
+)
 
 if TYPE_CHECKING:
     from stentor.bench.calls import Target
-    from stentor.bench.report import Measurement
-
-EXTRA_MODULES = frozenset({"cn2an", "httpx", "jiwer", "matplotlib", "opencc", "psutil", "whisper_normalizer"})
-"""What `pip install stentor[bench]` brings."""
+    from stentor.bench.measurement import Measurement
+    from stentor.bench.records import Journal, Subject
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server: speed, latency, errors and word error rate.")
-
-ManifestOption = Annotated[
-    Path, typer.Option(exists=True, help="A manifest.jsonl, or a directory of audio files (no references).")
-]
-LanguageOption = Annotated[str | None, typer.Option(help="Only files in this language (a code).")]
-PrefixOption = Annotated[str, typer.Option(help="Only files whose path in the manifest begins so.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Only so many files, from the start.")]
-SendLanguageOption = Annotated[bool, typer.Option(help="Tell the language, or let it be detected.")]
-SpeechOption = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Speech to make inputs from.")]
-ServerOption = Annotated[str | None, typer.Option("--url", help="A running server; else one is started.")]
-PidOption = Annotated[int | None, typer.Option(help="With --url: the server's pid, to watch its tree.")]
-MetricsOption = Annotated[str, typer.Option(help='With --url: where a Stentor counts; "" for other servers.')]
-KeyOption = Annotated[str | None, typer.Option(envvar="STENTOR_BENCH_API_KEY", show_envvar=True)]
-JsonOption = Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append one line per level.")]
 
 
 @app.command()
@@ -54,15 +54,25 @@ def load(
     send_language: SendLanguageOption = True,
     pid: Annotated[int | None, typer.Option(help="The server's pid: CPU and memory of its tree.")] = None,
     health_path: Annotated[str, typer.Option(help="Probed every 20 ms.")] = "/health/live",
-    json_file: JsonOption = None,
+    metrics_path: MetricsOption = "/metrics",
+    stream: Annotated[bool, typer.Option("--stream", help="Take answers piece by piece.")] = False,
+    response_format: Annotated[
+        Literal["json", "text", "verbose_json", "srt", "vtt"],
+        typer.Option(help="srt and vtt are not scored."),
+    ] = "json",
+    name: NameOption = None,
+    json_file: JsonOption = RESULTS,
     api_key: KeyOption = None,
 ) -> None:
     """Send every file once at each level of concurrency."""
-    levels = _levels(concurrency)
+    levels = levels_of(concurrency)
     with explained():
+        from stentor.bench.calls import Target
+        from stentor.bench.identity import subject_of
         from stentor.bench.load import LoadPlan, run_load
         from stentor.bench.manifest import load_utterances
-        from stentor.bench.report import Measurement, Subject
+        from stentor.bench.measurement import Measurement
+        from stentor.bench.progress import progress
 
         plan = LoadPlan(
             url=url,
@@ -70,13 +80,21 @@ def load(
             utterances=load_utterances(manifest, language=language, prefix=prefix, limit=limit),
             concurrency=levels,
             send_language=send_language,
+            stream=stream,
+            response_format=response_format,
             api_key=api_key,
             pid=pid,
             health_path=health_path,
+            metrics_path=metrics_path or None,
         )
-        subject = Subject(model, url, {"send_language": send_language})
-        with _reported(json_file) as report:
-            asyncio.run(run_load(plan, lambda level: report(Measurement.of(subject, level))))
+        options = {"send_language": send_language, "stream": stream, "response_format": response_format}
+        subject = subject_of(Target(url, model, api_key=api_key), name)
+        with (
+            _journal(json_file, "load", subject, pid) as journal,
+            _reported(journal, subject) as report,
+            progress("requests", len(levels) * len(plan.utterances)) as advance,
+        ):
+            asyncio.run(run_load(plan, lambda level: report(Measurement.of(options, level)), advance))
 
 
 @app.command()
@@ -91,13 +109,15 @@ def peers(
     batch_size: Annotated[int, typer.Option(min=1, help="With --batched.")] = 8,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     cpu_threads: Annotated[int, typer.Option(min=0, help="0: as the library chooses.")] = 0,
-    json_file: JsonOption = None,
+    name: NameOption = None,
+    json_file: JsonOption = RESULTS,
 ) -> None:
     """Transcribe the same files with faster-whisper, in this program: int8, beam 1."""
     with explained():
         from stentor.bench.manifest import load_utterances
-        from stentor.bench.peers import PeerPlan, peer_name, run_peer
-        from stentor.bench.report import Measurement, Subject
+        from stentor.bench.measurement import Measurement
+        from stentor.bench.peers import PeerPlan, peer_subject, run_peer
+        from stentor.bench.progress import progress
 
         plan = PeerPlan(
             model_dir=model_dir,
@@ -113,8 +133,13 @@ def peers(
             "device": device,
             "cpu_threads": cpu_threads,
         }
-        with _reported(json_file) as report:
-            report(Measurement.of(Subject(peer_name(plan), None, options), run_peer(plan)))
+        subject = peer_subject(plan, name)
+        with (
+            _journal(json_file, "peers", subject) as journal,
+            _reported(journal, subject) as report,
+            progress("files", len(plan.utterances)) as advance,
+        ):
+            report(Measurement.of(options, run_peer(plan, advance)))
 
 
 @app.command()
@@ -130,17 +155,25 @@ def preprocess(
     uploads: Annotated[int, typer.Option(min=1, help="Sent to a server at once.")] = 16,
     engine: Annotated[Literal["fake", "ct2"], typer.Option(help="The servers'; fake is no limit.")] = "fake",
     model: Annotated[str, typer.Option(help="With ct2.")] = "tiny.en",
-    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append the rows.")] = None,
+    json_file: JsonOption = RESULTS,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="An SVG: RTFx over workers.")] = None,
 ) -> None:
     """Measure decoding, resampling and cutting, here and in servers started for it."""
     with explained():
         from stentor.bench.plan import FULL, QUICK
         from stentor.bench.preprocess import run_parts
+        from stentor.bench.records import Subject, versions_of
+        from stentor.models import resolve
 
         plan = QUICK if quick else FULL
         plan = replace(plan, repeats=repeats or plan.repeats, uploads=uploads, engine=engine, model=model)
-        answered = run_parts(plan, part.split(","), speech, json_file=json_file, plot=plot)
+        served = resolve(model) if engine == "ct2" else None
+        versions = {"engine": engine, **versions_of("av", "numpy", "soxr")}
+        subject = Subject("stentor", versions=versions)
+        if served is not None:
+            subject = replace(subject, model=served.name, digest=served.digest)
+        with _journal(json_file, "preprocess", subject) as journal:
+            answered = run_parts(plan, part.split(","), speech, journal.add, plot=plot)
     if not answered:
         raise typer.Exit(1)
 
@@ -155,12 +188,13 @@ def engine(
     batches: Annotated[str, typer.Option(help="Native's batch sizes.")] = "1,8,16,32",
     part: Annotated[str, typer.Option(help="What to measure.")] = "speed,limits,abort",
     aborts: Annotated[int, typer.Option(min=2, help="Requests aborted.")] = 50,
-    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False, help="Append the rows.")] = None,
+    json_file: JsonOption = RESULTS,
 ) -> None:
     """Measure the engines themselves, in this program, on the same chunks with the same weights."""
     with explained():
         from stentor.bench.engine import EnginePlan, cut_chunks, run_engine
         from stentor.bench.manifest import load_utterances
+        from stentor.bench.records import Subject, versions_of
         from stentor.models import resolve
 
         utterances = load_utterances(manifest, language=language, prefix=prefix)
@@ -169,10 +203,13 @@ def engine(
             model=resolve(model),
             chunks=cut_chunks([utterance.path for utterance in longest_first], chunks),
             language=language,
-            batches=_levels(batches),
+            batches=levels_of(batches),
             aborts=aborts,
         )
-        run_engine(plan, part.split(","), json_file=json_file)
+        versions = versions_of("stentor-native", "ctranslate2", "faster-whisper")
+        subject = Subject("engines", model=plan.model.name, digest=plan.model.digest, versions=versions)
+        with _journal(json_file, "engine", subject) as journal:
+            run_engine(plan, part.split(","), journal.add)
 
 
 @app.command()
@@ -187,18 +224,23 @@ def cancel(
     repeats: Annotated[int, typer.Option(min=1, help="Medians of so many.")] = 3,
     long_s: Annotated[float, typer.Option(min=1, help="Seconds of a long audio.")] = 600.0,
     limit_s: Annotated[float, typer.Option(min=1, help="For the server to come to rest.")] = 300.0,
-    json_file: JsonOption = None,
+    name: NameOption = None,
+    json_file: JsonOption = RESULTS,
     api_key: KeyOption = None,
 ) -> None:
     """Leave requests at every stage: how soon is the server free, and how soon does it serve the next?"""
     with explained():
         from stentor.bench.cancel import CancelPlan, run_cancel
+        from stentor.bench.identity import subject_of
         from stentor.bench.servers import serving_model
 
         plan = CancelPlan.of(stage, disconnect, repeats=repeats, long_s=long_s, limit_s=limit_s)
         running = _running(url, model, pid, metrics_path, api_key)
-        with running or serving_model(model) as target:
-            at_rest = run_cancel(plan, target, speech, json_file=json_file)
+        with (
+            running or serving_model(model) as target,
+            _journal(json_file, "cancel", subject_of(target, name), target.pid) as journal,
+        ):
+            at_rest = run_cancel(plan, target, speech, journal.add)
     if not at_rest:
         raise typer.Exit(1)
 
@@ -218,20 +260,25 @@ def chaos(
     max_upload_bytes: Annotated[
         int | None, typer.Option(min=1, help="With --url: the largest body it takes.")
     ] = None,
-    json_file: JsonOption = None,
+    name: NameOption = None,
+    json_file: JsonOption = RESULTS,
     api_key: KeyOption = None,
 ) -> None:
     """Send good, broken, slow, oversize and abandoned requests at once; check answers, books and leaks."""
     with explained():
         from stentor.bench.chaos import MAX_UPLOAD_BYTES, ChaosPlan, run_chaos
+        from stentor.bench.identity import subject_of
         from stentor.bench.servers import serving_fake
 
         running = _running(url, model, pid, metrics_path, api_key)
         if running is None:
             max_upload_bytes = MAX_UPLOAD_BYTES
         plan = ChaosPlan(requests, concurrency, seed, max_upload_bytes)
-        with running or serving_fake(MAX_UPLOAD_BYTES) as target:
-            passed = run_chaos(plan, target, speech, json_file=json_file)
+        with (
+            running or serving_fake(MAX_UPLOAD_BYTES) as target,
+            _journal(json_file, "chaos", subject_of(target, name), target.pid) as journal,
+        ):
+            passed = run_chaos(plan, target, speech, journal.add)
     if not passed:
         raise typer.Exit(1)
 
@@ -240,20 +287,42 @@ def chaos(
 def fairness(
     speech: SpeechOption,
     url: ServerOption = None,
+    pid: PidOption = None,
     model: Annotated[str, typer.Option(help="To serve; with --url, its name there.")] = "tiny.en",
     long_s: Annotated[float, typer.Option(min=60, help="Seconds of the long audio.")] = 7200.0,
     clips: Annotated[int, typer.Option(min=1, help="Short clips, one a second.")] = 60,
-    json_file: JsonOption = None,
+    name: NameOption = None,
+    json_file: JsonOption = RESULTS,
     api_key: KeyOption = None,
 ) -> None:
     """Send a short clip a second beside a long file: does the file keep the clips waiting?"""
     with explained():
         from stentor.bench.fairness import FairnessPlan, run_fairness
+        from stentor.bench.identity import subject_of
         from stentor.bench.servers import serving_model
 
-        running = _running(url, model, None, "", api_key)
-        with running or serving_model(model) as target:
-            run_fairness(FairnessPlan(long_s=long_s, clips=clips), target, speech, json_file=json_file)
+        running = _running(url, model, pid, "", api_key)
+        plan = FairnessPlan(long_s=long_s, clips=clips)
+        with (
+            running or serving_model(model) as target,
+            _journal(json_file, "fairness", subject_of(target, name), target.pid) as journal,
+        ):
+            run_fairness(plan, target, speech, journal.add)
+
+
+@app.command()
+def report(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(exists=True, dir_okay=False, help=f"Results. [default: {RESULTS}]"),
+    ] = None,
+    output: Annotated[Path, typer.Option(dir_okay=False, help="The page.")] = Path("report.html"),
+) -> None:
+    """Join result files into one page with plots, and print how servers compare."""
+    with explained():
+        from stentor.bench.report.writing import write_report
+
+        write_report(files or [RESULTS], output, Console(), Console(stderr=True))
 
 
 def _running(
@@ -267,49 +336,38 @@ def _running(
     return nullcontext(Target(url, model, pid, metrics_path or None, api_key))
 
 
-def _levels(concurrency: str) -> tuple[int, ...]:
+@contextmanager
+def _journal(path: Path, bench: str, subject: Subject, pid: int | None = None) -> Iterator[Journal]:
+    """Keep what a command finds, and say at last where."""
+    from stentor.bench.records import Journal
+
+    journal = Journal(path, bench, subject, pid=pid)
     try:
-        levels = tuple(int(level) for level in concurrency.split(","))
-    except ValueError:
-        levels = ()
-    if not levels or min(levels) < 1:
-        raise typer.BadParameter(f"{concurrency!r} is not a list such as 1,4,16", param_hint="--concurrency")
-    return levels
+        yield journal
+    finally:
+        if journal.lines:
+            typer.echo(f"{journal.lines} {'line' if journal.lines == 1 else 'lines'} added to {path}")
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn a missing extra, and a plan that cannot be carried out, into one line and exit code 2."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRA_MODULES:
-            raise
-        typer.echo(f"{error.name} is not installed: pip install stentor[bench]", err=True)
-        raise typer.Exit(2) from error
-    except SetupError as error:
-        typer.echo(error.message, err=True)
-        raise typer.Exit(2) from error
-
-
-@contextmanager
-def _reported(json_file: Path | None) -> Iterator[Callable[[Measurement], None]]:
+def _reported(journal: Journal, subject: Subject) -> Iterator[Callable[[Measurement], None]]:
     """Store each measurement at once and print all at the end, also at one that Ctrl-C brings early.
 
     Exits with 1 when not one file was transcribed.
     """
-    from stentor.bench.report import append_json, show
+    from stentor.bench.measurement import show
 
     measurements: list[Measurement] = []
 
     def report(measurement: Measurement) -> None:
         measurements.append(measurement)
-        if json_file is not None:
-            append_json(json_file, measurement)
+        journal.add(measurement.record())
 
     try:
         yield report
     finally:
-        show(measurements, Console())
+        model = f", {subject.model}" if subject.model else ""
+        where = f" at {subject.url}" if subject.url else ""
+        show(subject.name + model + where, measurements, Console())
     if not any(measurement.level.transcribed for measurement in measurements):
         raise typer.Exit(1)

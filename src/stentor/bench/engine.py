@@ -27,7 +27,8 @@ import psutil
 from rich.console import Console
 
 from stentor.audio.reader import ReaderLimits, read_chunks
-from stentor.bench.records import Record, Value, append_json, show
+from stentor.bench.progress import progress
+from stentor.bench.records import Record, Store, Value, show
 from stentor.engine.base import Engine
 from stentor.engine.ct2 import CTranslate2Engine
 from stentor.engine.native import NativeEngine
@@ -268,7 +269,7 @@ async def _abort_waits(plan: EnginePlan, engine: Engine, slots: int) -> list[flo
 PARTS: Mapping[str, Part] = {"speed": measure_speed, "limits": measure_limits, "abort": measure_aborts}
 
 
-def run_engine(plan: EnginePlan, parts: Sequence[str], *, json_file: Path | None = None) -> None:
+def run_engine(plan: EnginePlan, parts: Sequence[str], store: Store) -> None:
     """Measure part after part; rows are stored as they come and printed part by part.
 
     Raises:
@@ -278,12 +279,12 @@ def run_engine(plan: EnginePlan, parts: Sequence[str], *, json_file: Path | None
         raise SetupError(f"--part: {', '.join(unknown)} is none of {', '.join(PARTS)}")
     for part in parts:
         records = []
-        for record in PARTS[part](plan):
-            records.append(record)
-            if json_file is not None:
-                append_json(json_file, record)
-        for width in sorted({len(record.figures) for record in records}, reverse=True):
-            show([record for record in records if len(record.figures) == width], Console())
+        with progress(f"{part}: rows") as advance:
+            for record in PARTS[part](plan):
+                records.append(record)
+                store(record)
+                advance()
+        show(records, Console())
 
 
 def _load(plan: EnginePlan, name: str, slots: int) -> tuple[Engine, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +19,8 @@ from rich.console import Console
 
 from stentor.bench.calls import Target, call_whole, calling, form
 from stentor.bench.inputs import Inputs
-from stentor.bench.records import Record, Value, append_json, show
+from stentor.bench.progress import progress
+from stentor.bench.records import Record, Store, Value, show
 from stentor.bench.results import Latency
 from stentor.errors import SetupError
 
@@ -34,22 +36,26 @@ class FairnessPlan:
     idle_clips: int = 5
 
 
-def run_fairness(plan: FairnessPlan, target: Target, speech: Path, *, json_file: Path | None = None) -> None:
+def run_fairness(plan: FairnessPlan, target: Target, speech: Path, store: Store) -> None:
     """Measure, store and print.
 
     Raises:
         SetupError: The server does not transcribe.
     """
-    with tempfile.TemporaryDirectory(prefix="stentor-bench-") as folder:
-        figures = asyncio.run(measure_fairness(plan, target, Inputs(Path(folder), speech)))
+    with (
+        tempfile.TemporaryDirectory(prefix="stentor-bench-") as folder,
+        progress("clips sent", plan.clips) as advance,
+    ):
+        figures = asyncio.run(measure_fairness(plan, target, Inputs(Path(folder), speech), advance))
     record = Record("fairness", {"model": target.model, **asdict(plan)}, figures)
-    if json_file is not None:
-        append_json(json_file, record)
+    store(record)
     show([record], Console())
 
 
-async def measure_fairness(plan: FairnessPlan, target: Target, inputs: Inputs) -> dict[str, Value]:
-    """Clips alone, then clips beside the long file, which is left at the end.
+async def measure_fairness(
+    plan: FairnessPlan, target: Target, inputs: Inputs, on_clip: Callable[[], None] = lambda: None
+) -> dict[str, Value]:
+    """Clips alone, then clips beside the long file, which is left at the end; `on_clip` when one is sent.
 
     Raises:
         SetupError: The server does not transcribe, or the long file was done before the clips were.
@@ -66,6 +72,7 @@ async def measure_fairness(plan: FairnessPlan, target: Target, inputs: Inputs) -
             tasks = []
             for _ in range(plan.clips):
                 tasks.append(group.create_task(_clip_s(target, clip)))
+                on_clip()
                 await asyncio.sleep(plan.period_s)
         if answer.done():
             if (status := (await answer).status) != 200:

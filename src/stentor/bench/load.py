@@ -14,28 +14,35 @@ from time import perf_counter
 
 import httpx
 
+from stentor.bench.answers import read_answer
+from stentor.bench.breakdown import scrape, stage_seconds
+from stentor.bench.calls import TRANSCRIPTIONS_PATH
 from stentor.bench.manifest import Utterance
 from stentor.bench.probes import HEALTH_TIMEOUT_S, PidTree, watch_health, watch_pids
 from stentor.bench.results import LevelResult, RequestResult
 
-TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 CONNECT_TIMEOUT_S = 10.0
-ERROR_CHARACTERS = 200
-"""How much of a body that is no OpenAI error is kept to tell what happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is sent where. `pid` is the server's, when it runs on this machine and shall be watched."""
+    """What is sent where.
+
+    `pid` is the server's, when it runs on this machine and shall be watched. With `stream` answers are asked
+    for piece by piece. `metrics_path` is where a Stentor counts.
+    """
 
     url: str
     model: str
     utterances: tuple[Utterance, ...]
     concurrency: tuple[int, ...] = (1, 4, 16)
     send_language: bool = True
+    stream: bool = False
+    response_format: str = "json"
     api_key: str | None = field(default=None, repr=False)
     pid: int | None = None
     health_path: str = "/health/live"
+    metrics_path: str | None = "/metrics"
     timeout_s: float = 600.0
 
 
@@ -47,8 +54,14 @@ class LoadResult:
     levels: tuple[LevelResult, ...]
 
 
-async def run_load(plan: LoadPlan, on_level: Callable[[LevelResult], None] = lambda _: None) -> LoadResult:
+async def run_load(
+    plan: LoadPlan,
+    on_level: Callable[[LevelResult], None] = lambda level: None,
+    on_answer: Callable[[], None] = lambda: None,
+) -> LoadResult:
     """Run the plan's levels one after the other; `on_level` hears of each when it is done.
+
+    `on_answer` is called after each request, answered or not.
 
     Cancelling (Ctrl-C) ends every request and probe, and closes their connections, before it returns.
 
@@ -57,12 +70,12 @@ async def run_load(plan: LoadPlan, on_level: Callable[[LevelResult], None] = lam
     """
     levels = []
     for concurrency in plan.concurrency:
-        levels.append(await _run_level(plan, concurrency))
+        levels.append(await _run_level(plan, concurrency, on_answer))
         on_level(levels[-1])
     return LoadResult(plan, tuple(levels))
 
 
-async def _run_level(plan: LoadPlan, concurrency: int) -> LevelResult:
+async def _run_level(plan: LoadPlan, concurrency: int, on_answer: Callable[[], None]) -> LevelResult:
     stop = asyncio.Event()
     pids = None if plan.pid is None else PidTree(plan.pid)
     async with AsyncExitStack() as stack:
@@ -72,15 +85,18 @@ async def _run_level(plan: LoadPlan, concurrency: int) -> LevelResult:
         # Unmeasured: the first answer of all pays for httpx's lazy imports.
         with suppress(httpx.HTTPError):
             await prober.get(plan.health_path, timeout=HEALTH_TIMEOUT_S)
+        before = await scrape(prober, plan.metrics_path)
         watchers = await stack.enter_async_context(asyncio.TaskGroup())
         health = watchers.create_task(watch_health(prober, plan.health_path, stop))
         server = None if pids is None else watchers.create_task(watch_pids(pids, stop))
         start_s = perf_counter()
-        requests = await _send_all(sender, plan, concurrency)
+        requests = await _send_all(sender, plan, concurrency, on_answer)
         wall_s = perf_counter() - start_s
         stop.set()
+        await health  # it has the prober's one connection
+        stages = stage_seconds(before, await scrape(prober, plan.metrics_path))
     server_figures = None if server is None else server.result()
-    return LevelResult(concurrency, requests, wall_s, health.result(), server_figures)
+    return LevelResult(concurrency, requests, wall_s, health.result(), server_figures, stages)
 
 
 def _client(plan: LoadPlan, connections: int) -> httpx.AsyncClient:
@@ -99,13 +115,16 @@ def client_of(url: str, api_key: str | None, *, connections: int, timeout_s: flo
     )
 
 
-async def _send_all(client: httpx.AsyncClient, plan: LoadPlan, concurrency: int) -> tuple[RequestResult, ...]:
+async def _send_all(
+    client: httpx.AsyncClient, plan: LoadPlan, concurrency: int, on_answer: Callable[[], None]
+) -> tuple[RequestResult, ...]:
     waiting = iter(enumerate(plan.utterances))
     results: dict[int, RequestResult] = {}
 
     async def caller() -> None:
         for index, utterance in waiting:  # Shared by all callers: each takes the next when it is free.
             results[index] = await _send(client, plan, utterance)
+            on_answer()
 
     async with asyncio.TaskGroup() as callers:
         for _ in range(concurrency):
@@ -114,32 +133,23 @@ async def _send_all(client: httpx.AsyncClient, plan: LoadPlan, concurrency: int)
 
 
 async def _send(client: httpx.AsyncClient, plan: LoadPlan, utterance: Utterance) -> RequestResult:
-    fields = {"model": plan.model, "response_format": "json"}
+    fields = {"model": plan.model, "response_format": plan.response_format}
+    if plan.stream:
+        fields["stream"] = "true"
     if plan.send_language and utterance.language:
         fields["language"] = utterance.language
     start_s = perf_counter()
     # Opening takes microseconds. httpx reads the file piece by piece as it sends, fields first.
     with utterance.path.open("rb") as audio:
+        files = {"file": (utterance.path.name, audio)}
         try:
-            response = await client.post(
-                TRANSCRIPTIONS_PATH, data=fields, files={"file": (utterance.path.name, audio)}
-            )
+            async with client.stream("POST", TRANSCRIPTIONS_PATH, data=fields, files=files) as response:
+                heard = await read_answer(response, plan.response_format)
         except httpx.HTTPError as failure:
             named = f"{type(failure).__name__}: {failure}"
             return RequestResult(utterance, None, perf_counter() - start_s, error=named)
     latency_s = perf_counter() - start_s
-    text, error = _read(response)
-    return RequestResult(utterance, response.status_code, latency_s, text, error)
-
-
-def _read(response: httpx.Response) -> tuple[str | None, str | None]:
-    """Take the text or the error out of an answer; one of them is None."""
-    said: object
-    try:
-        body = response.json()
-        said = body["text"] if response.is_success else body["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        said = None
-    if not isinstance(said, str):
-        return None, response.text[:ERROR_CHARACTERS] or response.reason_phrase
-    return (said, None) if response.is_success else (None, said)
+    first_s = heard.first_delta_s - start_s if plan.stream and heard.first_delta_s is not None else None
+    return RequestResult(
+        utterance, response.status_code, latency_s, heard.text, heard.error, first_s, heard.streamed
+    )

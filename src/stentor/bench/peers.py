@@ -6,8 +6,9 @@ interpreter and pays for no HTTP. That is to its advantage.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +19,12 @@ import av
 
 from stentor.bench.manifest import Utterance
 from stentor.bench.probes import PidTree
+from stentor.bench.records import Subject, versions_of
 from stentor.bench.results import LevelResult, RequestResult
 from stentor.errors import SetupError
+
+WEIGHTS = "model.bin"
+"""What CTranslate2 calls them."""
 
 COMPUTE_TYPE = "int8"
 BEAM_SIZE = 1
@@ -71,8 +76,10 @@ class PeerModel(Protocol):
     def transcribe(self, audio: str, **options: Any) -> tuple[Iterable[PeerSegment], PeerInfo]: ...
 
 
-def run_peer(plan: PeerPlan) -> LevelResult:
+def run_peer(plan: PeerPlan, on_answer: Callable[[], None] = lambda: None) -> LevelResult:
     """Transcribe every utterance, one after the other. The time to load the model is not counted.
+
+    `on_answer` is called after each utterance.
 
     Raises:
         SetupError: faster-whisper is not installed, or cannot load the model.
@@ -86,14 +93,28 @@ def run_peer(plan: PeerPlan) -> LevelResult:
     for utterance in plan.utterances:
         requests.append(_transcribe(model, plan, utterance))
         tree.sample()
+        on_answer()
     wall_s = perf_counter() - start_s
     return LevelResult(1, tuple(requests), wall_s, server=tree.figures)
 
 
-def peer_name(plan: PeerPlan) -> str:
-    """Name library, mode and weights for a report."""
+def peer_subject(plan: PeerPlan, name: str | None) -> Subject:
+    """Library and mode, and the weights with their digest, for a report."""
     mode = "" if plan.batch_size is None else f" batched={plan.batch_size}"
-    return f"faster-whisper{mode} {plan.model_dir.name}"
+    return Subject(
+        name=name or f"faster-whisper{mode}",
+        model=plan.model_dir.name,
+        digest=_digest(plan.model_dir / WEIGHTS),
+        versions=versions_of("faster-whisper", "ctranslate2"),
+    )
+
+
+def _digest(weights: Path) -> str | None:
+    """SHA-256; None where the library will say by itself that there is nothing to read."""
+    if not weights.is_file():
+        return None
+    with weights.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_peer(

@@ -22,7 +22,8 @@ from rich.console import Console
 from stentor.bench.clips import measure_clips
 from stentor.bench.inputs import Inputs
 from stentor.bench.plan import PreprocessPlan
-from stentor.bench.records import Record, append_json, show
+from stentor.bench.progress import progress
+from stentor.bench.records import Record, Store, show
 from stentor.bench.ticker import measure_loop
 from stentor.bench.uploads import measure_memory, measure_server
 from stentor.errors import SetupError
@@ -44,8 +45,8 @@ def run_parts(
     plan: PreprocessPlan,
     parts: Sequence[str],
     speech: Path | None,
+    store: Store,
     *,
-    json_file: Path | None = None,
     plot: Path | None = None,
 ) -> bool:
     """Measure part after part: store each record at once, print each part when it is done.
@@ -61,21 +62,22 @@ def run_parts(
     with tempfile.TemporaryDirectory(prefix="stentor-bench-") as folder:
         inputs = Inputs(Path(folder), speech)
         for part in parts:
-            records = _run_part(PARTS[part](inputs, plan), json_file)
+            records = _run_part(part, PARTS[part](inputs, plan), store)
             if plot is not None and part == "server":
                 _plot(records, plot)
             answered = answered and not any(record.figures.get("failed") for record in records)
     return answered
 
 
-def _run_part(measured: Iterator[Record], json_file: Path | None) -> list[Record]:
+def _run_part(part: str, measured: Iterator[Record], store: Store) -> list[Record]:
     """Store each record at once and print all at the end, also at one that Ctrl-C brings early."""
     records: list[Record] = []
     try:
-        for record in measured:
-            records.append(record)
-            if json_file is not None:
-                append_json(json_file, record)
+        with progress(f"{part}: rows") as advance:
+            for record in measured:
+                records.append(record)
+                store(record)
+                advance()
     finally:
         show(records, Console())
     return records

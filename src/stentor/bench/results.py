@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from stentor.bench.manifest import Utterance
@@ -48,13 +48,19 @@ class ServerFigures:
 
 @dataclass(frozen=True, slots=True)
 class RequestResult:
-    """One utterance's answer. `status` is None when no answer came, or none was due (no HTTP)."""
+    """One utterance's answer.
+
+    `status` is None when no answer came, or none was due (no HTTP). `first_delta_s` is when the first text
+    was there; None where nobody looked. `streamed` says whether it came piece by piece.
+    """
 
     utterance: Utterance
     status: int | None
     latency_s: float
     text: str | None = None
     error: str | None = None
+    first_delta_s: float | None = None
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class LevelResult:
     """Every utterance sent once with `concurrency` of them in flight.
 
     Rates and latencies are those of transcribed utterances. A refusal is quick, it must not flatter them.
+    `stages` are the seconds that the server spent at each stage, all requests together; None where it does
+    not say.
     """
 
     concurrency: int
@@ -69,6 +77,7 @@ class LevelResult:
     wall_s: float
     health: HealthFigures | None = None
     server: ServerFigures | None = None
+    stages: Mapping[str, float] | None = None
 
     @property
     def transcribed(self) -> tuple[RequestResult, ...]:
@@ -96,3 +105,14 @@ class LevelResult:
     @property
     def latency(self) -> Latency | None:
         return Latency.of(request.latency_s for request in self.transcribed)
+
+    @property
+    def first_delta(self) -> Latency | None:
+        """When the first text was there; an answer that came in one piece counts with its latency."""
+        seconds = (request.first_delta_s for request in self.transcribed)
+        return Latency.of(first_s for first_s in seconds if first_s is not None)
+
+    @property
+    def streamed(self) -> int:
+        """How many answers came piece by piece."""
+        return sum(request.streamed for request in self.transcribed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from stentor.bench.commands import KeyOption, LanguageOption, LimitOption, explained
+from stentor.bench.options import KeyOption, LanguageOption, LimitOption, explained
 from stentor.cli.engines import engine_of
 from stentor.cli.options import CodeSwitchingOption, ConditionOption, KeywordOption
 from stentor.config import Settings

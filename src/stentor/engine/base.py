@@ -16,7 +16,7 @@ class EngineInfo:
     `languages` are the codes its model knows; `slots` how many chunks it advances at once, by which the
     road sizes a request's window. Without `words` it does not know when a word is spoken: asked for words, it
     spreads them over their segment or gives none, which will do for laying two texts beside each other, and
-    for no caller.
+    for no caller. `digest` is the SHA-256 of its weights; "" where the runtime reads them by itself.
     """
 
     engine: str
@@ -26,6 +26,7 @@ class EngineInfo:
     translates: bool
     words: bool = True
     logprobs: bool = True
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class CTranslate2Engine:
             languages=self._tokenizer.languages(multilingual=multilingual),
             slots=slots,
             translates=multilingual,
+            digest=model.digest,
         )
         self._scheduler = Scheduler(slots, "stentor-engine")
         self._encoded: WeakKeyDictionary[Chunk, tuple[float, Any]] = WeakKeyDictionary()

@@ -90,6 +90,7 @@ class NativeEngine:
             languages=self._tokenizer.languages(multilingual=multilingual),
             slots=max_batch,
             translates=multilingual,
+            digest=model.digest,
         )
         reserved = math.ceil((max_batch - 1) / RESERVED_EVERY)
         self._scheduler = Scheduler(max_batch, "stentor-engine", reserved=reserved)

@@ -13,7 +13,8 @@ import httpx
 
 from stentor.audio.limits import ANY_LENGTH
 from stentor.audio.vad import VadOptions
-from stentor.bench.load import TRANSCRIPTIONS_PATH, client_of
+from stentor.bench.calls import TRANSCRIPTIONS_PATH
+from stentor.bench.load import client_of
 from stentor.bench.manifest import Utterance
 from stentor.bench.peers import PeerModel, PeerSegment
 from stentor.engine.base import Engine

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from stentor.bench import markup
 from stentor.bench.score import unit_of
 from stentor.eval.judge import Verdict
 from stentor.eval.results import COLUMNS, cell
@@ -18,10 +19,6 @@ CONTEXT = 12
 """Tokens of a long right passage that are shown on either side of an error."""
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color-scheme: light dark; }
-table { border-collapse: collapse; font-size: 14px; } th, td { padding: .2rem .6rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
 del { color: #b3261e; } ins { color: #1b6e2d; text-decoration: none; border-bottom: 2px solid; }
 h3 { margin-bottom: .2rem; font-size: 1rem; } p { margin-top: 0; }
 @media (prefers-color-scheme: dark) { del { color: #f2b8b5; } ins { color: #9ed6a8; } }
@@ -30,12 +27,10 @@ h3 { margin-bottom: .2rem; font-size: 1rem; } p { margin-top: 0; }
 
 def write_page(path: Path, title: str, groups: Sequence[Group]) -> None:
     """Write one self-contained HTML file."""
-    path.write_text("\n".join(_page(title, groups)), encoding="utf-8")
+    markup.write_page(path, title, _body(groups), STYLE)
 
 
-def _page(title: str, groups: Sequence[Group]) -> Iterator[str]:
-    yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-    yield f"<style>{STYLE}</style><h1>{escape(title)}</h1>"
+def _body(groups: Sequence[Group]) -> Iterator[str]:
     yield from _table(groups)
     yield "<h2>Worst files</h2><p><del>said, not heard</del> <ins>heard, not said</ins></p>"
     verdicts = [verdict for group in groups for verdict in group.verdicts]
@@ -45,12 +40,11 @@ def _page(title: str, groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _table(groups: Sequence[Group]) -> Iterator[str]:
-    yield "<table><tr><th>corpus</th>" + "".join(f"<th>{escape(name)}</th>" for name in COLUMNS) + "</tr>"
+    rows = []
     for group in groups:
         figures = group.figures()
-        cells = "".join(f"<td>{cell(name, figures[name])}</td>" for name in COLUMNS.values())
-        yield f"<tr><td>{escape(group.name)}</td>{cells}</tr>"
-    yield "</table>"
+        rows.append([group.name, *(cell(name, figures[name]) for name in COLUMNS.values())])
+    yield from markup.table(["corpus", *COLUMNS], rows, "Errors")
 
 
 def _file(verdict: Verdict) -> Iterator[str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from stentor import __version__
-from stentor.bench.report import Machine, print_table
+from stentor.bench.machine import Machine
+from stentor.bench.tables import print_table
 from stentor.errors import SetupError
 from stentor.eval.judge import Verdict
 from stentor.eval.listeners import Ask

@@ -65,6 +65,13 @@ class Metrics:
             Counter, "unauthorized", "Requests without a known API key; not in the books of the others."
         )
         self._stages = self._new(Gauge, "requests", "Requests under way, by where they are.", "stage")
+        self._stage_seconds = self._new(
+            Histogram,
+            "request_stage_seconds",
+            "Wall time of a request at a stage, however it ended.",
+            "stage",
+            buckets=LATENCY_BUCKETS_S,
+        )
         self._cancelled = self._new(
             Counter, "requests_cancelled", "Cancelled requests by the stage they had reached.", "stage"
         )
@@ -191,7 +198,7 @@ class Metrics:
     @contextmanager
     def request(self, endpoint: str) -> Iterator[Entry]:
         """Keep the books of one request: whatever happens inside, it ends in exactly one way."""
-        entry = Entry(self._stages)
+        entry = Entry(self._stages, self._stage_seconds)
         self._received.labels(endpoint).inc()
         outcome, reason = "failed", "internal_error"
         try:
@@ -239,8 +246,9 @@ class Entry:
         first_part_s: When its first text was final, in seconds since it began.
     """
 
-    def __init__(self, stages: Gauge) -> None:
+    def __init__(self, stages: Gauge, stage_seconds: Histogram) -> None:
         self._stages = stages
+        self._stage_seconds = stage_seconds
         self._began_s = time.perf_counter()
         self._enter("admission")
         self.audio_s = 0.0
@@ -270,11 +278,13 @@ class Entry:
     def close(self, error: str | None = None) -> str:
         """Leave the last stage, and tell which it was; `error` is why it was left, where not for the next."""
         self._stages.labels(self._stage).dec()
+        self._stage_seconds.labels(self._stage).observe(time.perf_counter() - self._entered_s)
         self._span.end(error)
         return self._stage
 
     def _enter(self, stage: str) -> None:
         self._stage = stage
+        self._entered_s = time.perf_counter()
         self._span = begin(stage)
         self._stages.labels(stage).inc()
 

@@ -48,15 +48,15 @@ def failed(result: ChaosResult) -> list[str]:
 
 
 async def test_a_sound_server_passes(inputs: Inputs) -> None:
-    said: list[str] = []
+    said: list[tuple[int, int]] = []
     async with serving(FakeEngine(), max_upload_bytes=MAX_UPLOAD_BYTES) as served:
-        result = await measure_chaos(SMALL, Target(served.url, "fake"), inputs, said.append)
+        target = Target(served.url, "fake")
+        result = await measure_chaos(SMALL, target, inputs, lambda *told: said.append(told))
     assert result.wrong == ()
     assert failed(result) == []
     assert [ending.number for ending in result.endings] == list(range(SMALL.requests))
     assert {ending.case for ending in result.endings} == set(CASES)
-    assert said[-1] == "100 of 100 requests, 0 wrong"
-    assert len(said) == 10
+    assert said == [(done, 0) for done in range(1, SMALL.requests + 1)]
 
 
 async def test_the_same_seed_sends_the_same(inputs: Inputs) -> None:
@@ -113,6 +113,7 @@ def test_command_starts_a_server_and_stores_what_it_found(tmp_path: Path) -> Non
     result = CLI.invoke(app, ["chaos", *options])
     assert result.exit_code == 0, result.output
     assert "all checks passed" in result.stdout
+    assert "150 of 150 requests, 0 wrong" in result.stdout
     records = [json.loads(line) for line in runs.read_text().splitlines()]
     assert [record["plan"]["case"] for record in records if record["part"] == "chaos"] == list(CASES)
     assert sum(record["figures"].get("sent", 0) for record in records) == 150

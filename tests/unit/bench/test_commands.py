@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -87,6 +88,7 @@ def test_missing_peer_is_named(manifest: Path, tmp_path: Path, monkeypatch: pyte
 def test_peer_transcribes_with_the_plain_model(
     manifest: Path, tmp_path: Path, whisper: type[FakeWhisper]
 ) -> None:
+    (tmp_path / "model.bin").write_bytes(b"weights")
     runs = tmp_path / "runs.jsonl"
     options = ["--manifest", str(manifest), "--model-dir", str(tmp_path), "--json", str(runs)]
     result = CLI.invoke(app, ["peers", *options])
@@ -96,7 +98,8 @@ def test_peer_transcribes_with_the_plain_model(
     assert called == {"beam_size": 1, "language": "en"}
     record = json.loads(runs.read_text())
     assert record["url"] is None
-    assert record["model"] == f"faster-whisper {tmp_path.name}"
+    assert (record["name"], record["model"]) == ("faster-whisper", tmp_path.name)
+    assert record["digest"] == sha256(b"weights").hexdigest()
     assert (record["figures"]["words"]["rate"], record["figures"]["transcribed"]) == (0.0, 1)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from stentor.bench.engine import Cost, EnginePlan, cut_chunks, run_engine
+from stentor.bench.records import Record
 from stentor.errors import SetupError
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE
@@ -47,13 +47,13 @@ def test_chunks_are_those_of_the_server_and_there_must_be_enough(two_cities: Pat
 def test_an_unknown_part_is_refused(two_cities: Path) -> None:
     plan = EnginePlan(resolve("tiny.en"), cut_chunks([two_cities], 2), "en", (1,), 2)
     with pytest.raises(SetupError, match="sped"):
-        run_engine(plan, ["sped"])
+        run_engine(plan, ["sped"], lambda record: None)
 
 
-def test_limits_are_measured(two_cities: Path, tmp_path: Path) -> None:
+def test_limits_are_measured(two_cities: Path) -> None:
     skip_unless_native()
     plan = EnginePlan(resolve("tiny.en"), cut_chunks([two_cities], 2), "en", (2,), 2)
-    run_engine(plan, ["limits"], json_file=tmp_path / "rows.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert [row["part"] for row in rows] == ["limits", "limits"]
-    assert all(row["figures"]["ms"] > 0 for row in rows)
+    records: list[Record] = []
+    run_engine(plan, ["limits"], records.append)
+    assert [record.part for record in records] == ["limits", "limits"]
+    assert all(isinstance(ms := record.figures["ms"], float) and ms > 0 for record in records)

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,29 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
+from stentor.bench.breakdown import STAGES
 from stentor.bench.load import LoadPlan, run_load
 from stentor.bench.manifest import Utterance
+from stentor.bench.measurement import Measurement
 from stentor.bench.results import Latency, LevelResult
+from stentor.engine.fake import FakeEngine
 from stentor.errors import SetupError
+from support.audio import noise, write
+from support.server import serving
 
 WAIT_S = 10.0
+STREAMED = {
+    "openai.wav": 'data: {"type": "transcript.text.delta", "delta": " on"}\n\n: keep-alive\n\n'
+    'data: {"type": "transcript.text.segment", "text": "no"}\n\n'
+    'data: {"type": "transcript.text.done", "text": "one"}\n\ndata: [DONE]\n\n',
+    "vllm.wav": 'data: {"choices": [{"delta": {"content": "tw"}}]}\n\n'
+    'data: {"choices": [{"delta": {"content": "o"}}]}\n\n'
+    'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n',
+    "silent.wav": 'data: {"type": "transcript.text.done", "text": ""}\n\n',
+    "failing.wav": 'data: {"type": "transcript.text.delta", "delta": "a"}\n\n'
+    'data: {"error": {"message": "the engine died"}}\n\n',
+    "odd.wav": "data: [1]\n\n",
+}
 SPOKEN = {"one.wav": "one", "two.wav": "two", "slow.wav": "slow"}
 
 
@@ -65,6 +82,10 @@ class ScriptedServer:
             return JSONResponse({"error": error}, 429, {"Retry-After": "7"})
         if name == "garbled.wav":
             return Response("<html>", media_type="text/html")
+        if ("stream", "true") in parts and name in STREAMED:
+            return Response(STREAMED[name], media_type="text/event-stream; charset=utf-8")
+        if ("response_format", "json") not in parts:
+            return Response(f"{SPOKEN[name]}\n", media_type="text/plain")
         return JSONResponse({"text": SPOKEN[name]})
 
     async def hold(self, request: Request) -> None:
@@ -157,6 +178,69 @@ async def test_fields_go_before_the_file_and_language_only_if_wanted(tmp_path: P
         [*common, ("file", "one.wav")],
         [*common, ("file", "two.wav")],
     ]
+
+
+async def test_streams_are_read_to_their_end_and_the_first_delta_is_timed(tmp_path: Path) -> None:
+    names = [*STREAMED, "one.wav"]
+    said = tuple(utterance(tmp_path / name) for name in names)
+    with served(ScriptedServer()) as url:
+        (level,) = (await run_load(LoadPlan(url, "m", said, concurrency=(1,), stream=True))).levels
+    answers = dict(zip(names, level.requests, strict=True))
+    assert [answer.text for answer in level.requests] == ["one", "two", "", None, None, "one"]
+    assert answers["failing.wav"].error == "the engine died"
+    assert answers["odd.wav"].error == "not an event of a transcription: [1]"
+    assert [answer.streamed for answer in level.requests] == [True] * 5 + [False]
+    assert level.streamed == 3
+    for name in ("openai.wav", "vllm.wav", "one.wav"):
+        first_s = answers[name].first_delta_s
+        assert first_s is not None
+        assert 0 < first_s <= answers[name].latency_s
+    assert answers["silent.wav"].first_delta_s is None
+    assert level.first_delta is not None
+    assert level.latency is not None
+    assert level.first_delta.max_s <= level.latency.max_s
+
+
+async def test_without_stream_no_delta_is_timed(tmp_path: Path) -> None:
+    with served(ScriptedServer()) as url:
+        plan = LoadPlan(url, "m", (utterance(tmp_path / "one.wav"),), concurrency=(1,))
+        (level,) = (await run_load(plan)).levels
+    assert level.first_delta is None
+
+
+@pytest.mark.parametrize(("response_format", "text"), [("text", "one"), ("srt", None)])
+async def test_other_formats_are_read_and_subtitles_are_not_scored(
+    tmp_path: Path, response_format: str, text: str | None
+) -> None:
+    said = (utterance(tmp_path / "one.wav"),)
+    with served(ScriptedServer()) as url:
+        plan = LoadPlan(url, "m", said, concurrency=(1,), response_format=response_format)
+        (level,) = (await run_load(plan)).levels
+    assert (level.requests[0].text, level.errors) == (text, {})
+    assert Measurement.of({}, level).score.words.references == (0 if text is None else 1)
+
+
+async def test_each_answer_is_told(tmp_path: Path) -> None:
+    told: list[None] = []
+    said = (utterance(tmp_path / "one.wav"), utterance(tmp_path / "busy.wav"))
+    with served(ScriptedServer()) as url:
+        plan = LoadPlan(url, "m", said, concurrency=(1, 2))
+        await run_load(plan, on_answer=lambda: told.append(None))
+    assert len(told) == 4
+
+
+async def test_a_stentor_tells_where_its_time_went(tmp_path: Path) -> None:
+    path = write(tmp_path / "speech.flac", noise(2))
+    async with serving(FakeEngine()) as stentor:
+        plan = LoadPlan(stentor.url, "fake", (Utterance(path, 2.0, "en", None),) * 3, concurrency=(2,))
+        (level,) = (await run_load(plan)).levels
+        (untold,) = (await run_load(replace(plan, metrics_path=None))).levels
+    assert level.errors == {}
+    assert level.stages is not None
+    assert list(level.stages) == list(STAGES)
+    assert 0 < level.stages["preprocess"] < level.wall_s
+    assert all(seconds >= 0 for seconds in level.stages.values())
+    assert untold.stages is None
 
 
 async def test_levels_run_in_order_and_each_is_told_when_done(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from stentor.bench.clips import DECODERS, PROCESSES
 from stentor.bench.commands import app
 from stentor.bench.inputs import CODECS, Inputs
 from stentor.bench.plan import QUICK
-from stentor.bench.records import Record, median, show
+from stentor.bench.records import Line, Record, median, show
 from stentor.bench.served import InlinePool, inlined
 from stentor.bench.uploads import serving
 from stentor.config import Settings
@@ -75,7 +75,7 @@ def test_every_format_is_decoded_by_every_decoder_in_threads(measured: dict[str,
     told = [(r["plan"]["format"], r["plan"]["threads"], r["plan"]["decoder"]) for r in records]
     assert told == [(format, n, name) for format in CODECS for n in (1, 2) for name in [*DECODERS, PROCESSES]]
     for record in records:
-        assert set(record) == {"time", "machine", "part", "plan", "figures"}
+        assert set(record) == {field.name for field in fields(Line)}
         assert set(record["figures"]) == {"ms", "cpu_ms", "clips_per_s", "reader_ratio"}
         # What other processes take of the processors is not known.
         unknown = {key for key, value in record["figures"].items() if value is None}
