@@ -24,7 +24,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from stentor.errors import SetupError
 
-
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Microseconds of processor time in each period, then the period's own; `max` for no limit. Source: Linux'
 cgroup-v2.rst."""

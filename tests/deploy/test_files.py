@@ -21,7 +21,11 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "stentor"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-WRITTEN = [ROOT / "Dockerfile", ROOT / ".dockerignore", *(path for path in DEPLOY.rglob("*") if path.is_file())]
+WRITTEN = [
+    ROOT / "Dockerfile",
+    ROOT / ".dockerignore",
+    *(path for path in DEPLOY.rglob("*") if path.is_file()),
+]
 HELM = shutil.which("helm")
 LEAVE_S = 5
 """What a server takes beyond its drain to end."""
@@ -73,9 +77,8 @@ def test_every_variable_is_a_setting(path: Path) -> None:
     assert mentioned <= known
 
 
-@pytest.mark.parametrize("page", ["deployment.md"])
-def test_the_page_names_files_that_exist(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+def test_the_page_names_files_and_settings_that_exist() -> None:
+    text = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\bdeploy/[\w./-]+\w", text))
     assert named
     assert all((ROOT / name).exists() for name in named)
@@ -87,7 +90,12 @@ def test_values_for_the_environment_are_taken(
     image_environment: dict[str, str], compose: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = loaded(CHART / "values.yaml")["env"]
-    for environment in (image_environment, compose["services"]["stentor"]["environment"], unit_environment(), values):
+    for environment in (
+        image_environment,
+        compose["services"]["stentor"]["environment"],
+        unit_environment(),
+        values,
+    ):
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value.replace("${MODEL}", "base"))
@@ -97,9 +105,13 @@ def test_values_for_the_environment_are_taken(
 def test_the_image_runs_as_nobody_in_particular_and_asks_itself(dockerfile: str) -> None:
     last = dockerfile.rpartition("\nFROM ")[2]
     (user,) = re.findall(r"^USER (\d+):(\d+)$", last, re.MULTILINE)
-    assert all(int(number) >= 10_000 for number in user), "a number, so that Kubernetes knows that it is not root"
+    assert all(int(number) >= 10_000 for number in user), (
+        "a number, so that Kubernetes knows that it is not root"
+    )
     assert re.search(r'^HEALTHCHECK .*CMD \["stentor", "health"\]$', last, re.MULTILINE)
-    assert re.search(r'^ENTRYPOINT \["stentor"\]$', last, re.MULTILINE), "no shell that keeps signals to itself"
+    assert re.search(r'^ENTRYPOINT \["stentor"\]$', last, re.MULTILINE), (
+        "no shell that keeps signals to itself"
+    )
     assert "g++" not in last
     assert f'org.opencontainers.image.version="{VERSION}"' in last
 
@@ -108,9 +120,14 @@ def test_ports_agree(dockerfile: str, image_environment: dict[str, str], compose
     port = image_environment["STENTOR_PORT"]
     assert re.search(rf"^EXPOSE {port}$", dockerfile, re.MULTILINE)
     assert compose["services"]["stentor"]["ports"] == [f"127.0.0.1:{port}:{port}"]
-    scraped = loaded(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"][0]["static_configs"][0]["targets"]
+    scraped = loaded(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"][0]["static_configs"][0][
+        "targets"
+    ]
     assert scraped == [f"stentor:{port}"]
-    assert f"server 127.0.0.1:{unit_environment()['STENTOR_PORT']};" in (DEPLOY / "nginx" / "stentor.conf").read_text()
+    assert (
+        f"server 127.0.0.1:{unit_environment()['STENTOR_PORT']};"
+        in (DEPLOY / "nginx" / "stentor.conf").read_text()
+    )
 
 
 def test_versions_agree(compose: Document) -> None:
@@ -126,8 +143,12 @@ def test_compose_mounts_what_is_there_and_opens_no_port_to_the_world(compose: Do
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert source in compose["volumes"] or (DEPLOY / source).exists()
-    mounted = {volume.split(":")[0]: volume.split(":")[1] for volume in compose["services"]["grafana"]["volumes"]}
-    boards = loaded(DEPLOY / "grafana" / "provisioning" / "dashboards" / "stentor.yml")["providers"][0]["options"]
+    mounted = {
+        volume.split(":")[0]: volume.split(":")[1] for volume in compose["services"]["grafana"]["volumes"]
+    }
+    boards = loaded(DEPLOY / "grafana" / "provisioning" / "dashboards" / "stentor.yml")["providers"][0][
+        "options"
+    ]
     assert str(Path(mounted["./grafana/stentor.json"]).parent) == boards["path"]
     source = loaded(DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yml")["datasources"][0]
     assert source["url"] == "http://prometheus:9090"
@@ -161,7 +182,9 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 def test_prometheus_takes_its_files() -> None:
     config = DEPLOY / "prometheus" / "prometheus.yml"
-    ended = subprocess.run(["promtool", "check", "config", config], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        ["promtool", "check", "config", config], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert "7 rules found" in ended.stdout
 
@@ -178,7 +201,15 @@ def test_the_charts_values_fit_their_schema() -> None:
 def rendered(*given: str) -> dict[str, Document]:
     """The chart's documents by their kind."""
     assert HELM is not None
-    command = [HELM, "template", "talk", str(CHART), "--namespace", "speech", *(f"--set={value}" for value in given)]
+    command = [
+        HELM,
+        "template",
+        "talk",
+        str(CHART),
+        "--namespace",
+        "speech",
+        *(f"--set={value}" for value in given),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return {document["kind"]: document for document in yaml.safe_load_all(ended.stdout) if document}
@@ -199,7 +230,10 @@ def test_a_pod_drains_and_can_write_nothing_but_uploads(
     assert f"USER {pod['securityContext']['runAsUser']}:" in dockerfile
     assert pod["enableServiceLinks"] is False, "a Service called stentor would set STENTOR_PORT"
     assert container["ports"][0]["containerPort"] == int(image_environment["STENTOR_PORT"])
-    paths = {probe: container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    paths = {
+        probe: container[probe]["httpGet"]["path"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
     assert paths == {
         "startupProbe": "/health/live",
         "livenessProbe": "/health/live",

@@ -1,4 +1,4 @@
-"""The configuration for nginx, in a real nginx before a real server: the road through it is as if it were not there."""
+"""The configuration for nginx, in a real one before a real server: as if it were not there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from support.waiting import until
 
 CONFIG = Path(__file__).parents[2] / "deploy" / "nginx" / "stentor.conf"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-pytestmark = pytest.mark.skipif(not (NGINX and shutil.which("openssl")), reason="nginx or openssl is not installed")
+pytestmark = pytest.mark.skipif(
+    not (NGINX and shutil.which("openssl")), reason="nginx or openssl is not installed"
+)
 
 AROUND = """
 {user}
@@ -57,7 +59,12 @@ class Proxy:
 
     def spooled(self) -> list[Path]:
         """Files with bodies of requests or of answers."""
-        return [path for kind in ("bodies", "answers") for path in (self.folder / kind).rglob("*") if path.is_file()]
+        return [
+            path
+            for kind in ("bodies", "answers")
+            for path in (self.folder / kind).rglob("*")
+            if path.is_file()
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +74,16 @@ def folder() -> Iterator[Path]:
         made = Path(name)
         subprocess.run(
             [
-                *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+                *(
+                    "openssl",
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "ec",
+                    "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1",
+                    "-nodes",
+                ),
                 *("-subj", "/CN=speech.example", "-addext", "subjectAltName=DNS:speech.example"),
                 *("-keyout", made / "key.pem", "-out", made / "cert.pem"),
             ],
@@ -153,7 +169,9 @@ def head(length: int) -> bytes:
 async def headers_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     status = int((await reader.readline()).split()[1])
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-    return status, {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    return status, {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+    }
 
 
 def left(served: Served) -> float:
@@ -165,7 +183,9 @@ def left(served: Served) -> float:
     )
 
 
-async def test_a_file_goes_there_and_its_text_comes_back(proxy: Proxy, engine: FakeEngine, audio: bytes) -> None:
+async def test_a_file_goes_there_and_its_text_comes_back(
+    proxy: Proxy, engine: FakeEngine, audio: bytes
+) -> None:
     engine.gate.set()
     reader, writer = await proxy.dial()
     sent = body(audio)
@@ -177,7 +197,9 @@ async def test_a_file_goes_there_and_its_text_comes_back(proxy: Proxy, engine: F
     writer.close()
 
 
-async def test_an_upload_reaches_the_server_while_it_comes(proxy: Proxy, served: Served, audio: bytes) -> None:
+async def test_an_upload_reaches_the_server_while_it_comes(
+    proxy: Proxy, served: Served, audio: bytes
+) -> None:
     """And not after nginx has it all, in a file of its own."""
     sent = body(audio)
     half = len(sent) // 2
@@ -218,7 +240,9 @@ async def test_who_leaves_aborts_the_work(
     await until(lambda: served.counted("stentor_requests_active") == 0)
 
 
-async def test_a_no_comes_before_the_body(proxy: Proxy, served: Served, engine: FakeEngine, audio: bytes) -> None:
+async def test_a_no_comes_before_the_body(
+    proxy: Proxy, served: Served, engine: FakeEngine, audio: bytes
+) -> None:
     sent = body(audio)
     _, first = await proxy.dial()
     first.write(head(len(sent)) + sent)

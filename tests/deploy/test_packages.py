@@ -59,8 +59,14 @@ def tracked(folder: str) -> set[str]:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    held = {name for name in wheel.namelist() if not name.startswith(f"stentor-{PROJECT['version']}.dist-info/")}
-    assert held >= {"stentor/py.typed", "stentor/api/page/files/index.html", "stentor/audio/assets/silero_vad_v6.onnx"}
+    held = {
+        name for name in wheel.namelist() if not name.startswith(f"stentor-{PROJECT['version']}.dist-info/")
+    }
+    assert held >= {
+        "stentor/py.typed",
+        "stentor/api/page/files/index.html",
+        "stentor/audio/assets/silero_vad_v6.onnx",
+    }
     assert "stentor/audio/assets/silero_vad_v6.LICENSE.txt" in held
     if files := tracked("src/stentor"):
         assert {f"src/{name}" for name in held} >= files
@@ -69,7 +75,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     assert f"stentor-{PROJECT['version']}.dist-info/licenses/LICENSE" in wheel.namelist()
 
 
-def test_the_sdist_makes_the_same_wheel_by_itself(built: Path, wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_the_sdist_makes_the_same_wheel_by_itself(
+    built: Path, wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         assert all(entry.size < MAX_FILE_BYTES for entry in archive.getmembers())
@@ -128,7 +136,9 @@ def test_the_engines_sdist_has_all_that_compiling_takes(tmp_path: Path) -> None:
     assert held >= {*re.findall(r"src/\w+\.cpp", written), "CMakeLists.txt", "LICENSE", "pyproject.toml"}
     assert held >= {f"src/{path.name}" for path in (ROOT / "native" / "src").glob("*.h")}
     assert held >= {"stentor_native/py.typed", "stentor_native/_native.pyi"}
-    assert not any(name.startswith(("tests", "build", ".")) or name.endswith((".so", ".pyc")) for name in held)
+    assert not any(
+        name.startswith(("tests", "build", ".")) or name.endswith((".so", ".pyc")) for name in held
+    )
 
 
 def test_the_changelog_begins_with_this_version() -> None:
