@@ -113,7 +113,9 @@ def served(folder: Path, stentor: Path, engine: str) -> Iterator[str]:
     """A server on a free port; it has to end well."""
     command: Command = [stentor, "serve", "--port", "0", "--engine", engine]
     environment = {**os.environ, "HOME": str(folder), "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         assert process.stdout is not None
         for line in process.stdout:

@@ -53,7 +53,7 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 
 
 def tracked(folder: str) -> set[str]:
-    """Files of the repository below a folder, or all that are there where there is no git."""
+    """Files of the repository below a folder; none where there is no git."""
     listed = subprocess.run(["git", "ls-files", "-z", folder], cwd=ROOT, capture_output=True, check=False)
     return {name for name in listed.stdout.decode().split("\0") if name}
 
