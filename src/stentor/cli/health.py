@@ -25,9 +25,8 @@ def health(
     settings = Settings.load()
     path = "/health/ready" if ready else "/health/live"
     keys = sorted(settings.known_api_keys)
-    headers = (
-        {"Authorization": f"Bearer {keys[0]}"} if keys else {}
-    )  # STENTOR_KEYLESS may lock the probes too
+    # STENTOR_KEYLESS may lock the probes too.
+    headers = {"Authorization": f"Bearer {keys[0]}"} if keys else {}
     connection = http.client.HTTPConnection(
         _reachable(host or settings.host), settings.port if port is None else port, timeout=timeout_s
     )
