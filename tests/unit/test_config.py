@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from stentor.config import Settings
+from stentor.config import Settings, usable_cpus
 from stentor.errors import SetupError
 
 
@@ -78,3 +78,22 @@ def test_a_file_without_keys_does_not_open_the_server(tmp_path: Path, content: s
         keys.write_text(content, encoding="utf-8")
     with pytest.raises(SetupError, match="STENTOR_API_KEYS_FILE"):
         Settings.load(api_keys_file=keys)
+
+
+@pytest.mark.parametrize(("quota", "cpus"), [("100000 100000", 1), ("250000 100000", 2), ("50000 100000", 1)])
+def test_a_containers_share_bounds_the_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cpus: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    (tmp_path / "cpu.max").write_text(f"{quota}\n", encoding="ascii")
+    assert usable_cpus(tmp_path / "cpu.max") == cpus
+
+
+@pytest.mark.parametrize("quota", ["max 100000\n", None])
+def test_without_a_share_it_is_what_the_process_may_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota, encoding="ascii")
+    assert usable_cpus(tmp_path / "cpu.max") == 8

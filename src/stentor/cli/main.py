@@ -1,4 +1,4 @@
-"""The command line: `stentor serve`, `transcribe`, `models`, `convert`, `bench`, `eval`."""
+"""The command line: `stentor serve`, `health`, `transcribe`, `models`, `convert`, `bench`, `eval`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from stentor import __version__
 from stentor.bench import commands
-from stentor.cli import evaluate, serve, transcribe
+from stentor.cli import evaluate, health, serve, transcribe
 from stentor.config import Settings
 from stentor.errors import SetupError
 from stentor.process import set_up_process
@@ -24,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("serve")(serve.serve)
+app.command("health")(health.health)
 app.command("transcribe")(transcribe.transcribe)
 app.command("eval")(evaluate.evaluate)
 app.add_typer(commands.app, name="bench")
