@@ -36,8 +36,8 @@ def scripted_replicas() -> Iterator[Connect]:
 @pytest.fixture(scope="module")
 def tiny_replicas() -> Iterator[Connect]:
     """Two replicas with tiny.en."""
-    from stentor.cli.engines import engine_of
     from stentor.config import Settings
+    from stentor.edge.engines import engine_of
 
     resolve("tiny.en")
     with engines_on_ray(engine_of(Settings(model="tiny.en")), replicas=2, drain_timeout_s=1) as connect:

@@ -22,8 +22,8 @@ from fastapi import FastAPI
 
 from stentor.api.app import create_app
 from stentor.api.services import make_services
-from stentor.cli.engines import engine_of
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
 from stentor.engine.fake import FakeEngine
 from stentor.observe.logs import set_up_logs
 from stentor.preprocess import PreprocessPool
