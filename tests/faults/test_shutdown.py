@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,10 +80,56 @@ async def test_running_work_is_finished_while_new_work_is_refused(clip: Path, lo
         refused = await served.transcribe(clip)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
         assert refused.headers["retry-after"] == "1"
+        assert refused.headers["connection"] == "close"
         await served.http.post("/gate/open")
         answer = await running
         assert answer.status_code == 200
         assert answer.json()["text"].startswith("chunk 0 chunk 1")
+        assert await served.process.wait() == 0
+
+
+async def test_whoever_connects_is_answered(tmp_path: Path) -> None:
+    """Uploads without a pause between them, each on a connection of its own, until nobody can connect."""
+    audio = write(tmp_path / "noise.wav", noise(30))
+    files = {"file": ("a.wav", audio.read_bytes())}
+    async with service("--drain-timeout-s", "20") as served:
+        answered = asyncio.Event()
+        told: Counter[int] = Counter()
+
+        async def ask() -> None:
+            limits = httpx.Limits(max_keepalive_connections=0)
+            async with httpx.AsyncClient(base_url=served.http.base_url, limits=limits, timeout=20) as http:
+                while True:
+                    told[(await http.post(PATH, data={"language": "en"}, files=files)).status_code] += 1
+                    answered.set()
+
+        asking = [asyncio.create_task(ask()) for _ in range(8)]
+        await answered.wait()
+        served.process.send_signal(signal.SIGTERM)
+        for one in asking:
+            with pytest.raises(httpx.ConnectError):
+                await one
+        assert set(told) == {200, 503}
+        assert await served.process.wait() == 0
+
+
+async def closed(served: Service) -> None:
+    """Wait until nobody can connect."""
+    with suppress(httpx.ConnectError):
+        while True:
+            await served.http.get("/health/ready")
+
+
+async def test_who_has_connected_before_the_end_may_still_ask() -> None:
+    async with service("--drain-timeout-s", "20") as served:
+        url = served.http.base_url
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        served.process.send_signal(signal.SIGTERM)
+        await closed(served)
+        writer.write(b"GET /health/ready HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"503" in await reader.readline()
+        assert b"draining" in await reader.read()
+        writer.close()
         assert await served.process.wait() == 0
 
 

@@ -65,14 +65,14 @@ class Server:
 
 
 @asynccontextmanager
-async def served(model: str) -> AsyncIterator[Server]:
+async def served(model: str, *more: str) -> AsyncIterator[Server]:
     """`stentor serve --engine vllm` as anybody starts it, four chunks at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     directory = await asyncio.to_thread(lambda: converted(resolve(model).directory))
     main = "from stentor.cli.main import main; main()"
-    options = ["serve", "--engine", "vllm", "--model", str(directory), "--port", str(port)]
+    options = ["serve", "--engine", "vllm", "--model", str(directory), "--port", str(port), *more]
     env = {**os.environ, "STENTOR_MAX_BATCH": "4", "STENTOR_VLLM_ARGS": json.dumps(QUICK_START)}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", main, *options, env=env)
     try:

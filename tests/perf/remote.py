@@ -17,8 +17,8 @@ from functools import partial
 import ray
 from ray import serve
 
-from stentor.cli.engines import engine_of
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
 from stentor.engine.base import Engine
 from stentor.engine.fake import FakeEngine
 from stentor.scale.local import engines_on_ray

@@ -28,16 +28,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def scripted_replicas() -> Iterator[Connect]:
-    """Two replicas with a scripted engine of one slot, which takes 0.8 s for a chunk."""
-    with engines_on_ray(partial(scripted, 1, 0.8), replicas=2, drain_timeout_s=1) as connect:
+    """Two replicas with a scripted engine of one slot, which takes 3 s for a chunk.
+
+    That it runs is told a fifth of a second later, and more under load: by then it must not be done.
+    """
+    with engines_on_ray(partial(scripted, 1, 3), replicas=2, drain_timeout_s=1) as connect:
         yield connect
 
 
 @pytest.fixture(scope="module")
 def tiny_replicas() -> Iterator[Connect]:
     """Two replicas with tiny.en."""
-    from stentor.cli.engines import engine_of
     from stentor.config import Settings
+    from stentor.edge.engines import engine_of
 
     resolve("tiny.en")
     with engines_on_ray(engine_of(Settings(model="tiny.en")), replicas=2, drain_timeout_s=1) as connect:

@@ -15,8 +15,8 @@ import ray
 from ray import serve
 from ray.cluster_utils import Cluster
 
-from stentor.cli.engines import engine_of
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
 from stentor.scale.deployments import Plan, build, engines
 from stentor.scale.handles import connect
 from support.replicas import serve_pids

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
 
 import psutil
 
@@ -14,7 +16,7 @@ from stentor.errors import EngineAborted, EngineError
 from stentor.scale.calls import Call, News, ReplicaLost, ReplicaState, Verb
 from stentor.scale.remote import RemoteEngine
 from stentor.scale.replica import EngineReplica
-from stentor.types import EngineRequest, Segment
+from stentor.types import EngineOutput, EngineRequest, Segment
 
 
 class LocalReplicas:
@@ -106,14 +108,31 @@ async def _nobody() -> AsyncGenerator[News, None]:
     yield
 
 
-def scripted(slots: int, linger_s: float) -> Engine:
-    """An engine for a replica in a process of its own: each chunk takes so long and names itself."""
+class Lingering(FakeEngine):
+    """Each chunk takes so long and names itself; whoever leaves it ends it."""
 
-    def linger(request: EngineRequest) -> Sequence[Segment]:
-        threading.Event().wait(linger_s)
+    def __init__(self, slots: int, linger_s: float) -> None:
+        super().__init__(self._linger, slots=slots)
+        self._linger_s = linger_s
+        self._left: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+
+    def _linger(self, request: EngineRequest) -> Sequence[Segment]:
+        self._left[request.id].wait(self._linger_s)
         return numbered(request)
 
-    return FakeEngine(linger, slots=slots)
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        left = self._left[request.id] = threading.Event()
+        try:
+            async with aclosing(super().generate(request)) as outputs:
+                async for output in outputs:
+                    yield output
+        finally:
+            left.set()
+
+
+def scripted(slots: int, linger_s: float) -> Engine:
+    """An engine for a replica in a process of its own."""
+    return Lingering(slots, linger_s)
 
 
 def serve_pids(deployment: str) -> list[int]:

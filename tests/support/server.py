@@ -16,8 +16,9 @@ import uvicorn
 
 from stentor.api.app import create_app
 from stentor.api.services import Services
-from stentor.cli.drain import DrainingServer
 from stentor.config import Settings
+from stentor.edge.connections import BETWEEN_S
+from stentor.edge.server import DrainingServer
 from stentor.engine.base import Engine
 from stentor.engine.fake import FakeEngine
 from support.waiting import until
@@ -54,12 +55,13 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(engine: Engine, **settings: Any) -> AsyncIterator[Served]:
+async def serving(engine: Engine, *, between_s: float = BETWEEN_S, **settings: Any) -> AsyncIterator[Served]:
     """Serve an engine until the context is left."""
     known = Settings(**settings)
     app = create_app(known, lambda: engine)
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    server = DrainingServer(config, app, drain_timeout_s=0, send_timeout_s=known.send_timeout_s)
+    server = DrainingServer(
+        app, drain_timeout_s=0, send_timeout_s=known.send_timeout_s, between_s=between_s, port=0
+    )
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started or task.done())
     port = server.servers[0].sockets[0].getsockname()[1]

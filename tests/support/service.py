@@ -6,14 +6,12 @@ import socket
 from typing import Annotated
 
 import typer
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 
 from stentor.api.app import create_app
-from stentor.cli.drain import DrainingServer
-from stentor.cli.serve import CLEAN_UP_S
 from stentor.config import Settings
+from stentor.edge.server import DrainingServer
 from stentor.engine.fake import FakeEngine
 from stentor.observe.logs import set_up_logs
 
@@ -42,10 +40,7 @@ def main(
         return Response()
 
     app.add_route("/gate/open", open_gate, methods=["POST"])
-    config = uvicorn.Config(
-        app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=CLEAN_UP_S
-    )
-    Announcing(config, app, drain_timeout_s=drain_timeout_s, send_timeout_s=60).run()
+    Announcing(app, drain_timeout_s=drain_timeout_s, send_timeout_s=60, port=0).run()
 
 
 if __name__ == "__main__":

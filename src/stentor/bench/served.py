@@ -22,8 +22,8 @@ from fastapi import FastAPI
 
 from stentor.api.app import create_app
 from stentor.api.services import make_services
-from stentor.cli.engines import engine_of
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
 from stentor.engine.fake import FakeEngine
 from stentor.observe.logs import set_up_logs
 from stentor.preprocess import PreprocessPool
@@ -85,11 +85,13 @@ def serve(
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 0,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode audio.")] = None,
     inline: Annotated[bool, typer.Option("--inline", help="Decode on the event loop instead.")] = False,
-    engine: Annotated[Literal["fake", "ct2"], typer.Option(help="fake answers at once.")] = "fake",
+    engine: Annotated[
+        Literal["fake", "ct2"], typer.Option(help="fake answers at once; ct2 is CTranslate2.")
+    ] = "fake",
     model: Annotated[str, typer.Option(help="With ct2.")] = "tiny.en",
 ) -> None:
     """Serve until told to end."""
-    settings = Settings(port=port, preprocess_workers=workers, model=model)
+    settings = Settings(port=port, preprocess_workers=workers, model=model, engine="ctranslate2")
     set_up_logs(as_json=False, level=logging.WARNING)
     if engine == "fake":
         app = create_app(settings, lambda: FakeEngine(slots=settings.resolved_engine_slots))

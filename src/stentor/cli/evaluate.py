@@ -14,9 +14,9 @@ import typer
 from rich.console import Console
 
 from stentor.bench.options import KeyOption, LanguageOption, LimitOption, explained
-from stentor.cli.engines import engine_of
 from stentor.cli.options import CodeSwitchingOption, ConditionOption, KeywordOption
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
 from stentor.observe.logs import set_up_logs
 from stentor.types import DecodeOptions
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from stentor.api.wire import ResponseFormat, render
 from stentor.audio.limits import ANY_LENGTH
 from stentor.audio.reader import AudioReader
-from stentor.cli.engines import engine_of
 from stentor.cli.progress import Display
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
 from stentor.errors import StentorError
 from stentor.preprocess import PreprocessPool
 from stentor.structured import task_group

@@ -14,10 +14,6 @@ from stentor.engine.base import Engine
 from stentor.errors import SetupError
 from stentor.observe.logs import set_up_logs
 
-CLEAN_UP_S = 1
-"""What is still running after the drain gets this long to notice that its connection was closed, then it is
-cancelled; its clean-up (aborts, temporary files) is awaited by the engine's and the pool's own close."""
-
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
@@ -47,7 +43,7 @@ def serve(
     settings = Settings.load(**given)
     set_up_logs(as_json=settings.log_json)
 
-    from stentor.cli.engines import engine_of
+    from stentor.edge.engines import engine_of
 
     load = engine_of(settings)  # no model: fail here, before a port is taken
     if not settings.ray:
@@ -59,22 +55,15 @@ def serve(
 
 def run_server(settings: Settings, make_engine: Callable[[], Engine]) -> bool:
     """Serve until a signal; returns whether it came so far."""
-    import uvicorn
-
     from stentor.api.app import create_app
-    from stentor.cli.drain import DrainingServer
+    from stentor.edge.server import DrainingServer
 
-    app = create_app(settings, make_engine)
-    config = uvicorn.Config(
-        app,
+    server = DrainingServer(
+        create_app(settings, make_engine),
+        drain_timeout_s=settings.drain_timeout_s,
+        send_timeout_s=settings.send_timeout_s,
         host=settings.host,
         port=settings.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=CLEAN_UP_S,
-    )
-    server = DrainingServer(
-        config, app, drain_timeout_s=settings.drain_timeout_s, send_timeout_s=settings.send_timeout_s
     )
     server.run()
     return server.started

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
-import uvicorn
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -28,10 +27,9 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouter
 from ray.serve.handle import DeploymentHandle
 
 from stentor.api.app import create_app
-from stentor.cli.drain import DrainingServer
-from stentor.cli.engines import engine_of
-from stentor.cli.serve import CLEAN_UP_S
 from stentor.config import Settings
+from stentor.edge.engines import engine_of
+from stentor.edge.server import DrainingServer
 from stentor.engine.base import Engine
 from stentor.errors import SetupError
 from stentor.observe.logs import set_up_logs
@@ -97,10 +95,10 @@ class ServerDeployment:
         settings = Settings.load(**given)
         set_up_process()
         set_up_logs(as_json=settings.log_json)
-        app = create_app(settings, partial(connect, engines))
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=CLEAN_UP_S)
         self._server = DrainingServer(
-            config, app, drain_timeout_s=settings.drain_timeout_s, send_timeout_s=settings.send_timeout_s
+            create_app(settings, partial(connect, engines)),
+            drain_timeout_s=settings.drain_timeout_s,
+            send_timeout_s=settings.send_timeout_s,
         )
         # Its successor listens on the same port before it has drained.
         listening = socket.create_server((settings.host, settings.port), reuse_port=True)

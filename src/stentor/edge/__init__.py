@@ -1,0 +1,1 @@
+"""What the command line and the Ray Serve application share: the engine to load, and the listening server."""
