@@ -102,7 +102,6 @@ def test_the_metadata_reads_well_on_an_index(metadata: Message) -> None:
     assert "Apache-2.0" in text
     assert all(target.startswith(("http://", "https://")) for target in re.findall(r"\]\(([^)]+)\)", text))
     assert metadata["License-Expression"] == "Apache-2.0 AND MIT"
-    assert len(metadata.get_all("License-File", [])) == 2
 
 
 def test_every_documented_extra_is_one(metadata: Message) -> None:
