@@ -17,6 +17,7 @@ import pytest
 
 from stentor.engine.fake import FakeEngine
 from support.audio import bursts, write
+from support.forms import form_bytes, head
 from support.server import Served, serving
 from support.waiting import until
 
@@ -150,22 +151,6 @@ def audio(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return write(tmp_path_factory.mktemp("audio") / "long.wav", bursts(150)).read_bytes()
 
 
-def body(audio: bytes, **fields: str) -> bytes:
-    parts = [
-        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
-        for name, value in {"language": "en", **fields}.items()
-    ]
-    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
-    return b"".join([*parts, file, audio, b"\r\n--x--\r\n"])
-
-
-def head(length: int) -> bytes:
-    return (
-        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: speech.example\r\n"
-        f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {length}\r\n\r\n"
-    ).encode()
-
-
 async def headers_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     status = int((await reader.readline()).split()[1])
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
@@ -188,8 +173,8 @@ async def test_a_file_goes_there_and_its_text_comes_back(
 ) -> None:
     engine.gate.set()
     reader, writer = await proxy.dial()
-    sent = body(audio)
-    writer.write(head(len(sent)) + sent)
+    sent = form_bytes(audio)
+    writer.write(head(len(sent), host="speech.example") + sent)
     status, headers = await headers_of(reader)
     assert status == 200
     assert headers["x-request-id"]
@@ -201,11 +186,11 @@ async def test_an_upload_reaches_the_server_while_it_comes(
     proxy: Proxy, served: Served, audio: bytes
 ) -> None:
     """And not after nginx has it all, in a file of its own."""
-    sent = body(audio)
+    sent = form_bytes(audio)
     half = len(sent) // 2
     assert half > 2_000_000, "less than that would fit into the buffers of two sockets"
     _, writer = await proxy.dial()
-    writer.write(head(len(sent)) + sent[:half])
+    writer.write(head(len(sent), host="speech.example") + sent[:half])
     await until(lambda: served.counted("stentor_stored_bytes") > half - 100_000)
     assert proxy.spooled() == []
     writer.transport.abort()
@@ -215,9 +200,9 @@ async def test_an_upload_reaches_the_server_while_it_comes(
 async def test_texts_come_one_by_one(proxy: Proxy, served: Served, engine: FakeEngine, audio: bytes) -> None:
     engine.gate.set()
     engine.close_gate_after(1)
-    sent = body(audio, stream="true")
+    sent = form_bytes(audio, stream="true")
     reader, writer = await proxy.dial()
-    writer.write(head(len(sent)) + sent)
+    writer.write(head(len(sent), host="speech.example") + sent)
     assert b"chunk 0" in await reader.readuntil(b"}\n\n")
     assert len(engine.finished) <= engine.info.slots
     engine.gate.set()
@@ -230,9 +215,9 @@ async def test_texts_come_one_by_one(proxy: Proxy, served: Served, engine: FakeE
 async def test_who_leaves_aborts_the_work(
     proxy: Proxy, served: Served, engine: FakeEngine, audio: bytes, stream: str
 ) -> None:
-    sent = body(audio, stream=stream)
+    sent = form_bytes(audio, stream=stream)
     _, writer = await proxy.dial()
-    writer.write(head(len(sent)) + sent)
+    writer.write(head(len(sent), host="speech.example") + sent)
     await engine.until(lambda e: len(e.begun) == 4)
     writer.transport.abort()
     await engine.until(lambda e: len(e.aborted) == 4)
@@ -243,12 +228,12 @@ async def test_who_leaves_aborts_the_work(
 async def test_a_no_comes_before_the_body(
     proxy: Proxy, served: Served, engine: FakeEngine, audio: bytes
 ) -> None:
-    sent = body(audio)
+    sent = form_bytes(audio)
     _, first = await proxy.dial()
-    first.write(head(len(sent)) + sent)
+    first.write(head(len(sent), host="speech.example") + sent)
     await until(lambda: served.counted("stentor_requests_active") == 1)
     reader, second = await proxy.dial()
-    second.write(head(len(sent)) + sent[:1000])
+    second.write(head(len(sent), host="speech.example") + sent[:1000])
     status, headers = await headers_of(reader)
     assert status == 429
     assert int(headers["retry-after"]) >= 1
@@ -261,7 +246,7 @@ async def test_a_no_comes_before_the_body(
 async def test_a_body_that_is_too_large_is_refused_by_the_server(folder: Path, engine: FakeEngine) -> None:
     async with serving(engine) as served, proxied(folder, served) as proxy:
         reader, writer = await proxy.dial()
-        writer.write(head(served.services.settings.max_upload_bytes + 1))
+        writer.write(head(served.services.settings.max_upload_bytes + 1, host="speech.example"))
         status, _ = await headers_of(reader)
         assert status == 413
         assert b'"error"' in await reader.readuntil(b"}")

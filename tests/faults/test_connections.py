@@ -14,17 +14,11 @@ import pytest
 from stentor.edge.listening import refuse_connections
 from stentor.engine.fake import FakeEngine
 from support.audio import noise, write
+from support.forms import form_bytes, head
 from support.server import Dial, Served, serving
 
 LIMIT_BYTES = 1_000_000
 QUESTION = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-
-def head(length: int, *, more: str = "") -> bytes:
-    return (
-        f"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\n{more}"
-        f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {length}\r\n\r\n"
-    ).encode()
 
 
 @pytest.fixture
@@ -96,14 +90,7 @@ async def test_nor_is_the_head_of_the_next_request(dial: Dial, served: Served) -
 
 
 async def test_an_upload_and_its_answer_may_take_longer(dial: Dial, served: Served, tmp_path: Path) -> None:
-    form = b"".join(
-        [
-            b'--x\r\nContent-Disposition: form-data; name="language"\r\n\r\nen\r\n',
-            b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.flac"\r\n\r\n',
-            write(tmp_path / "clip.flac", noise(1)).read_bytes(),
-            b"\r\n--x--\r\n",
-        ]
-    )
+    form = form_bytes(write(tmp_path / "clip.flac", noise(1)).read_bytes())
     reader, writer = await dial(served)
     writer.write(head(len(form)) + form[:1000])
     silent, _ = await dial(served)

@@ -14,6 +14,7 @@ import pytest
 from stentor.engine.fake import FakeEngine
 from stentor.types import Segment
 from support.audio import bursts, write
+from support.forms import form_bytes, head
 from support.server import Dial, Served, serving
 from support.waiting import until
 
@@ -34,27 +35,13 @@ async def served(engine: FakeEngine) -> AsyncIterator[Served]:
 @pytest.fixture
 def body(tmp_path: Path) -> bytes:
     audio = write(tmp_path / "long.flac", bursts(150)).read_bytes()
-    return b"".join(
-        [
-            b'--x\r\nContent-Disposition: form-data; name="language"\r\n\r\nen\r\n',
-            b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.flac"\r\n\r\n',
-            audio,
-            b"\r\n--x--\r\n",
-        ]
-    )
+    return form_bytes(audio)
 
 
 @pytest.fixture
 def stream_body(body: bytes) -> bytes:
     field = b'--x\r\nContent-Disposition: form-data; name="stream"\r\n\r\ntrue\r\n'
     return field + body
-
-
-def head(length: int) -> bytes:
-    return (
-        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\n"
-        f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {length}\r\n\r\n"
-    ).encode()
 
 
 async def sent(dial: Dial, served: Served, data: bytes) -> asyncio.StreamWriter:
