@@ -44,16 +44,19 @@ ModelShape checked(const ModelShape& shape) {
 }
 
 // Asks Python for tensors one by one, so that a large model is never in memory twice.
-std::unique_ptr<Model> load(const ModelShape& shape, const nb::callable& tensor) {
+std::unique_ptr<Model> load(const ModelShape& shape, const nb::callable& tensor, bool quantized) {
   nb::object last;
-  return std::make_unique<Model>(checked(shape), [&](const std::string& name, std::size_t count) {
-    last = tensor(name);
-    const Floats array = nb::cast<Floats>(last);
-    if (array.size() != count)
-      throw std::invalid_argument(name + " has " + std::to_string(array.size()) + " elements, not " +
-                                  std::to_string(count));
-    return array.data();
-  });
+  return std::make_unique<Model>(
+      checked(shape),
+      [&](const std::string& name, std::size_t count) {
+        last = tensor(name);
+        const Floats array = nb::cast<Floats>(last);
+        if (array.size() != count)
+          throw std::invalid_argument(name + " has " + std::to_string(array.size()) + " elements, not " +
+                                      std::to_string(count));
+        return array.data();
+      },
+      quantized);
 }
 
 void check_tokens(const std::vector<int>& tokens, int vocabulary, const char* what) {
@@ -170,7 +173,7 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
           [emulated](Engine* self, const nb::callable& tensor, int mels, int width, int encoder_layers,
                      int decoder_layers, const Vocabulary& vocabulary, std::vector<std::pair<int, int>> alignment_heads,
                      int max_batch, int max_beams, int threads, double encode_share, double patient_share,
-                     const std::string& backend) {
+                     const std::string& backend, bool quantized) {
             const MicroKernels& micro = find_kernels(backend, emulated);
             if (max_batch < 1) throw std::invalid_argument("max_batch is at least 1");
             if (max_beams < 1 || max_beams > kMaxBeams)
@@ -181,14 +184,14 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
             for (auto [layer, head] : alignment_heads)
               if (layer < 0 || layer >= decoder_layers || head < 0 || head >= shape.heads())
                 throw std::invalid_argument("an alignment head is outside the network");
-            auto model = load(shape, tensor);
+            auto model = load(shape, tensor, quantized && micro.quantized_product != nullptr);
             new (self) Engine(
                 std::move(model), micro, vocabulary, std::move(alignment_heads),
                 {max_batch, max_beams, threads > 0 ? threads : usable_processors(), encode_share, patient_share});
           },
           "tensor"_a, nb::kw_only(), "mels"_a, "width"_a, "encoder_layers"_a, "decoder_layers"_a, "vocabulary"_a,
           "alignment_heads"_a, "max_batch"_a, "max_beams"_a = 1, "threads"_a = 0, "encode_share"_a = 0.9,
-          "patient_share"_a = 0.125, "backend"_a = "auto")
+          "patient_share"_a = 0.125, "backend"_a = "auto", "quantized"_a = false)
       .def(
           "submit",
           [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,
@@ -205,6 +208,7 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
       .def("close", &Engine::close, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("failure", &Engine::failure)
       .def_prop_ro("backend", [](const Engine& engine) { return std::string(engine.micro().name); })
+      .def_prop_ro("quantized", [](const Engine& engine) { return engine.model().quantized; })
       .def_prop_ro("threads", &Engine::threads)
       .def_prop_ro("shared_bytes", &Engine::shared_bytes)
       .def_prop_ro("slot_bytes", &Engine::slot_bytes)

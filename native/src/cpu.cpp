@@ -19,6 +19,7 @@ constexpr unsigned kOsxsave = 1u << 27;                         // leaf 1, ECX
 constexpr unsigned kAvx512F = 1u << 16, kAvx512Dq = 1u << 17;   // leaf 7.0, EBX
 constexpr unsigned kAvx512Bw = 1u << 30, kAvx512Vl = 1u << 31;  // leaf 7.0, EBX
 constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;    // leaf 7.0, EDX
+constexpr unsigned kAvx512Vnni = 1u << 11;                      // leaf 7.0, ECX
 constexpr unsigned kAvx512Bf16 = 1u << 5;                       // leaf 7.1, EAX
 
 // XCR0: SSE, AVX, opmask, upper halves of zmm0-15, zmm16-31. Source: Intel SDM volume 1, 13.3.
@@ -43,10 +44,11 @@ CpuFeatures ask() {
   if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return found;
   const unsigned avx512 = kAvx512F | kAvx512Dq | kAvx512Bw | kAvx512Vl;
   found.avx512 = (ebx & avx512) == avx512 && (state & kZmmState) == kZmmState;
+  const bool vnni = ecx & kAvx512Vnni;  // older than BF16, and in every processor that has it
   const bool tiles = (edx & kAmxBf16) && (edx & kAmxTile) && (state & kTileState) == kTileState;
   const bool more_leaves = eax >= 1;
   if (more_leaves && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
-    found.avx512_bf16 = found.avx512 && (eax & kAvx512Bf16);
+    found.avx512_bf16 = found.avx512 && vnni && (eax & kAvx512Bf16);
   // Everything above the tiles is written for AVX-512 BF16, which every processor with AMX has.
   if (tiles && found.avx512_bf16) found.amx_bf16 = syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureTileData) == 0;
   return found;

@@ -7,7 +7,7 @@ namespace stentor {
 
 struct CpuFeatures {
   bool avx512 = false;       // F, BW, VL and DQ, and the system saves the registers
-  bool avx512_bf16 = false;  // vdpbf16ps
+  bool avx512_bf16 = false;  // vdpbf16ps, and vpdpbusd with it
   bool amx_bf16 = false;     // tiles, and the system has granted them to this process
 };
 

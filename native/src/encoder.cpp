@@ -30,13 +30,14 @@ Encoder::Encoder(const Model& model, const MicroKernels& micro, ThreadPool& pool
   attended_ = Buffer<bf16>(kPaddedFrames * width);
   for (int thread = 0; thread < pool.size(); ++thread)
     workspaces_.push_back({Buffer<bf16>(kBlockRows * width), Buffer<bf16>(kBlockRows * 4 * width),
+                           model.quantized ? QuantizedRows(kBlockRows, 4 * width) : QuantizedRows(),
                            Buffer<char>(encoder_attention_scratch(kFrames))});
 }
 
 std::size_t Encoder::bytes() const {
   std::size_t total = frames_.bytes() + convolved_.bytes() + attended_.bytes();
   for (const Workspace& space : workspaces_)
-    total += space.normed.bytes() + space.inner.bytes() + space.attention.bytes();
+    total += space.normed.bytes() + space.inner.bytes() + space.quantized.bytes() + space.attention.bytes();
   return total;
 }
 
@@ -60,6 +61,25 @@ void Encoder::product(const Dense& dense, const bf16* a, std::ptrdiff_t lda, int
   task.out = out;
   task.ldo = ldo;
   task.addend = addend;
+  linear(micro_, task);
+}
+
+// Contiguous rows through what may be in 8 bits.
+void Encoder::product(const Dense& dense, const bf16* a, std::ptrdiff_t inputs, int rows, QuantizedRows& space,
+                      Finish finish, void* out, std::ptrdiff_t ldo) const {
+  if (dense.quantized.groups() == 0) return product(dense, a, inputs, rows, finish, out, ldo);
+  quantize(a, inputs, rows, static_cast<int>(inputs), space.values.data(), space.ranges.data());
+  QuantizedLinear task;
+  task.a = space.values.data();
+  task.ranges = space.ranges.data();
+  task.rows = rows;
+  task.panels = dense.quantized.panels();
+  task.groups = dense.quantized.groups();
+  task.last_pair = dense.quantized.pairs();
+  task.bias = dense.bias.data();
+  task.finish = finish;
+  task.out = out;
+  task.ldo = ldo;
   linear(micro_, task);
 }
 
@@ -123,8 +143,8 @@ void Encoder::feed_forward(int index, EncoderState& state, Buffer<bf16>* out) {
     float* residual = state.residual.data() + first * width;
     product(layer.out, attended_.data() + first * width, width, rows, Finish::add_float, residual, width);
     layer_norm(residual, ffn.norm.gain.data(), ffn.norm.shift.data(), rows, model_.shape.width, space.normed.data());
-    product(ffn.up, space.normed.data(), width, rows, Finish::gelu_bf16, space.inner.data(), inner);
-    product(ffn.down, space.inner.data(), inner, rows, Finish::add_float, residual, width);
+    product(ffn.up, space.normed.data(), width, rows, space.quantized, Finish::gelu_bf16, space.inner.data(), inner);
+    product(ffn.down, space.inner.data(), inner, rows, space.quantized, Finish::add_float, residual, width);
     if (out == nullptr)
       project_qkv(model_.encoder[index + 1], state, first, rows, space.normed.data());
     else

@@ -49,6 +49,8 @@ class Encoder {
   void project_qkv(const EncoderLayer& layer, EncoderState& state, int first, int rows, bf16* normed);
   void product(const Dense& dense, const bf16* a, std::ptrdiff_t lda, int rows, Finish finish, void* out,
                std::ptrdiff_t ldo, const float* addend = nullptr) const;
+  void product(const Dense& dense, const bf16* a, std::ptrdiff_t inputs, int rows, QuantizedRows& space, Finish finish,
+               void* out, std::ptrdiff_t ldo) const;
 
   const Model& model_;
   const MicroKernels& micro_;
@@ -57,8 +59,9 @@ class Encoder {
   Buffer<bf16> convolved_;  // after the first convolution, [frame][width], likewise
   Buffer<bf16> attended_;   // [kPaddedFrames][width]
   struct Workspace {
-    Buffer<bf16> normed;  // [block][width]
-    Buffer<bf16> inner;   // [block][inner]
+    Buffer<bf16> normed;      // [block][width]
+    Buffer<bf16> inner;       // [block][inner]
+    QuantizedRows quantized;  // [block][inner]
     Buffer<char> attention;
   };
   std::vector<Workspace> workspaces_;  // one per thread

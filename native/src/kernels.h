@@ -23,12 +23,8 @@ enum class Finish {
 };
 
 // out[i][n] = finish(sum over k of a[i][k] * w[n][k] + bias[n]) for outputs n of pairs [first_pair, last_pair).
-struct Linear {
-  const bf16* a = nullptr;  // bf16 [rows][inputs]; readable to the next multiple of 16 rows and 32 inputs, finite
-  std::ptrdiff_t lda = 0;
+struct LinearOutput {
   int rows = 0;
-  const bf16* panels = nullptr;       // packed weight, see pack.h
-  int tiles = 0;                      // of 32 inputs
   int first_pair = 0, last_pair = 0;  // of panels
   const float* bias = nullptr;        // float [outputs padded to 32], or null
   Finish finish = Finish::bf16;
@@ -36,7 +32,27 @@ struct Linear {
   std::ptrdiff_t ldo = 0;
   const float* addend = nullptr;  // float [rows][outputs], row stride ldo; for gelu_float
 };
+
+struct Linear : LinearOutput {
+  const bf16* a = nullptr;  // bf16 [rows][inputs]; readable to the next multiple of 16 rows and 32 inputs, finite
+  std::ptrdiff_t lda = 0;
+  const bf16* panels = nullptr;  // packed weight, see pack.h
+  int tiles = 0;                 // of 32 inputs
+};
 void linear(const MicroKernels& micro, const Linear& product);
+
+// The same in 8 bits, see quantized.h; where micro has a quantized_product.
+struct QuantizedLinear : LinearOutput {
+  const std::uint8_t* a = nullptr;     // [rows][128 * groups], contiguous
+  const GroupRange* ranges = nullptr;  // [rows][groups], contiguous
+  const std::uint8_t* panels = nullptr;
+  int groups = 0;  // of 128 inputs
+};
+void linear(const MicroKernels& micro, const QuantizedLinear& product);
+
+// Brings rows into 8 bits: bf16 [rows][width], row stride ld, width a multiple of 16, all finite, becomes
+// values [rows][width padded to 128] and ranges [rows][groups]. The padding is left as it is: weights are 0 there.
+void quantize(const bf16* x, std::ptrdiff_t ld, int rows, int width, std::uint8_t* values, GroupRange* ranges);
 
 // out[i] = (x[i] - mean) / sqrt(variance + 1e-5) * gain + shift, rows of `width`, a multiple of 16.
 // x float [rows][width], out bf16 [rows][width], both contiguous.

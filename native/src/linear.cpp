@@ -31,12 +31,24 @@ inline void finish_row(const float* sums, __m512 bias0, __m512 bias1, void* out,
   }
 }
 
-template <Finish kFinish>
-void run(const MicroKernels& micro, const Linear& p) {
+inline void block_of(const MicroKernels& micro, const Linear& p, int pair, int first, int rows, float* block) {
+  const std::ptrdiff_t panel_stride = static_cast<std::ptrdiff_t>(p.tiles) * kTileElements;
+  micro.block_product(p.a + first * p.lda, p.lda, rows, p.panels + 2 * pair * panel_stride, panel_stride, p.tiles, 1,
+                      block, kPairOfPanels);
+}
+
+inline void block_of(const MicroKernels& micro, const QuantizedLinear& p, int pair, int first, int rows, float* block) {
+  const std::ptrdiff_t inputs = static_cast<std::ptrdiff_t>(p.groups) * kGroupInputs;
+  micro.quantized_product(p.a + first * inputs, inputs, p.ranges + static_cast<std::ptrdiff_t>(first) * p.groups, rows,
+                          p.panels + 2 * static_cast<std::ptrdiff_t>(pair) * p.groups * kGroupBytes, p.groups, block,
+                          kPairOfPanels);
+}
+
+template <Finish kFinish, class Product>
+void run(const MicroKernels& micro, const Product& p) {
   alignas(64) float block[kMaxBlockRows * kPairOfPanels];
   constexpr std::ptrdiff_t size =
       kFinish == Finish::bf16 || kFinish == Finish::gelu_bf16 ? sizeof(bf16) : sizeof(float);
-  const std::ptrdiff_t panel_stride = static_cast<std::ptrdiff_t>(p.tiles) * kTileElements;
   // A pair of panels stays in the first-level cache while all rows pass by it.
   for (int pair = p.first_pair; pair < p.last_pair; ++pair) {
     const int n = pair * kPairOfPanels;
@@ -44,8 +56,7 @@ void run(const MicroKernels& micro, const Linear& p) {
     const __m512 bias1 = p.bias ? _mm512_loadu_ps(p.bias + n + kLanes) : _mm512_setzero_ps();
     for (int first = 0; first < p.rows; first += micro.block_rows) {
       const int rows = smaller(micro.block_rows, p.rows - first);
-      micro.block_product(p.a + first * p.lda, p.lda, rows, p.panels + 2 * pair * panel_stride, panel_stride, p.tiles,
-                          1, block, kPairOfPanels);
+      block_of(micro, p, pair, first, rows, block);
       for (int i = 0; i < rows; ++i) {
         const std::ptrdiff_t at = (first + i) * p.ldo + n;
         finish_row<kFinish>(block + i * kPairOfPanels, bias0, bias1, static_cast<char*>(p.out) + at * size,
@@ -55,9 +66,8 @@ void run(const MicroKernels& micro, const Linear& p) {
   }
 }
 
-}  // namespace
-
-void linear(const MicroKernels& micro, const Linear& product) {
+template <class Product>
+void run_any(const MicroKernels& micro, const Product& product) {
   switch (product.finish) {
     case Finish::bf16:
       return run<Finish::bf16>(micro, product);
@@ -71,5 +81,11 @@ void linear(const MicroKernels& micro, const Linear& product) {
       return run<Finish::plain_float>(micro, product);
   }
 }
+
+}  // namespace
+
+void linear(const MicroKernels& micro, const Linear& product) { run_any(micro, product); }
+
+void linear(const MicroKernels& micro, const QuantizedLinear& product) { run_any(micro, product); }
 
 }  // namespace stentor

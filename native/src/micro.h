@@ -1,4 +1,4 @@
-// The seam between instruction sets: four products on small blocks. Everything above is shared.
+// The seam between instruction sets: a few products on small blocks. Everything above is shared.
 //
 // Packed operands. A weight W (n_out x n_in) is packed in panels of 16 outputs; a panel is a row of 1 KB tiles,
 // one per 32 inputs; a tile holds 16 pairs of inputs x 16 outputs x 2, which is what both `tdpbf16ps` and
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "bf16.h"
 
@@ -18,6 +19,18 @@ constexpr int kPairOfPanels = 2 * kPanel;  // outputs of a block product
 constexpr int kTileInputs = 32;            // inputs of a tile
 constexpr int kTileElements = kPanel * kTileInputs;
 constexpr int kMaxQueries = 32;  // rows of `query` products: heads x positions
+
+// Operands in 8 bits, see quantized.h: a group is 128 inputs of a panel, in lines of 64 bytes.
+constexpr int kGroupInputs = 128;
+constexpr int kGroupSums = kGroupInputs * kPanel;  // bytes before the line of sums
+constexpr int kGroupScales = kGroupSums + 64;
+constexpr int kGroupBytes = kGroupScales + 64;
+
+// What a group of a row's values stands for: x = scale (q - zero).
+struct GroupRange {
+  float scale;
+  std::int32_t zero;  // 0 to 255
+};
 
 struct MicroKernels {
   const char* name;
@@ -35,6 +48,14 @@ struct MicroKernels {
   //   c       float [rows][32 * pairs], row stride ldc elements, writable up to the next multiple of 16 rows
   void (*block_product)(const bf16* a, std::ptrdiff_t lda, int rows, const bf16* panels, std::ptrdiff_t panel_stride,
                         int tiles, int pairs, float* c, std::ptrdiff_t ldc);
+
+  // The same for operands in 8 bits and one pair of panels; null where it is not faster than block_product.
+  //   q       [rows][128 * groups], row stride ldq bytes; rows <= block_rows
+  //   ranges  [rows][groups], contiguous
+  //   panels  64-byte aligned, groups * kGroupBytes from a panel to the next
+  //   c       float [rows][32], row stride ldc elements
+  void (*quantized_product)(const std::uint8_t* q, std::ptrdiff_t ldq, const GroupRange* ranges, int rows,
+                            const std::uint8_t* panels, int groups, float* c, std::ptrdiff_t ldc);
 
   // Brings queries, bf16 [count][width], into the form that query_scores wants: bf16 [kMaxQueries][width].
   // width is a multiple of 64; count <= kMaxQueries. The same holds below.

@@ -145,11 +145,11 @@ void add_weighted(const bf16* weights, std::ptrdiff_t ld, int count, const bf16*
 }  // namespace
 
 #ifdef STENTOR_EMULATE_TILES
-extern const MicroKernels kEmulatedKernels{"emulated tiles", 2 * kRows,    enter,       block_product,
-                                           prepare_queries,  query_scores, add_weighted};
+extern const MicroKernels kEmulatedKernels{"emulated tiles", 2 * kRows,       enter,        block_product,
+                                           nullptr,          prepare_queries, query_scores, add_weighted};
 #else
-extern const MicroKernels kAmxKernels{"amx",           2 * kRows,    enter,       block_product,
-                                      prepare_queries, query_scores, add_weighted};
+extern const MicroKernels kAmxKernels{"amx",   2 * kRows,       enter,        block_product,
+                                      nullptr, prepare_queries, query_scores, add_weighted};
 #endif
 
 }  // namespace stentor

@@ -42,7 +42,14 @@ class Reader {
   Dense dense(const std::string& name, int outputs, int inputs) {
     const float* weight = tensor_(name + "/weight", static_cast<std::size_t>(outputs) * inputs);
     PackedWeight result = packed(weight, outputs, inputs, inputs);
-    return {std::move(result), bias(name, outputs)};
+    return {std::move(result), {}, bias(name, outputs)};
+  }
+
+  Dense quantized_dense(const std::string& name, int outputs, int inputs) {
+    const float* weight = tensor_(name + "/weight", static_cast<std::size_t>(outputs) * inputs);
+    QuantizedWeight result(weight, outputs, inputs);
+    bytes += result.bytes();
+    return {{}, std::move(result), bias(name, outputs)};
   }
 
   // A convolution over frames as a product: [outputs][channels][taps] becomes [outputs][taps x channels], since
@@ -57,14 +64,15 @@ class Reader {
           by_tap[static_cast<std::size_t>(n) * inputs + tap * channels + c] =
               weight[(static_cast<std::size_t>(n) * channels + c) * kConvolutionTaps + tap];
     PackedWeight result = packed(by_tap.data(), shape_.width, inputs, inputs);
-    return {std::move(result), bias(name, shape_.width)};
+    return {std::move(result), {}, bias(name, shape_.width)};
   }
 
-  FeedForward feed_forward(const std::string& name) {
+  FeedForward feed_forward(const std::string& name, bool quantized) {
+    const auto read = quantized ? &Reader::quantized_dense : &Reader::dense;
     FeedForward result;
     result.norm = norm(name + "/layer_norm");
-    result.up = dense(name + "/linear_0", shape_.inner(), shape_.width);
-    result.down = dense(name + "/linear_1", shape_.width, shape_.inner());
+    result.up = (this->*read)(name + "/linear_0", shape_.inner(), shape_.width);
+    result.down = (this->*read)(name + "/linear_1", shape_.width, shape_.inner());
     return result;
   }
 
@@ -83,7 +91,7 @@ class Reader {
       const float* key = weight + head * head_size;
       const float* value = weight + static_cast<std::ptrdiff_t>(width) * width + head * head_size;
       result.to_keys.push_back(packed(key, width, kHeadWidth, 1, width, scale));
-      Dense to_value{packed(value, kHeadWidth, width, width), Buffer<float>(kHeadWidth)};
+      Dense to_value{packed(value, kHeadWidth, width, width), {}, Buffer<float>(kHeadWidth)};
       std::copy_n(bias.data() + width + head * kHeadWidth, kHeadWidth, to_value.bias.data());
       result.to_values.push_back(std::move(to_value));
     }
@@ -99,7 +107,7 @@ std::string layer_name(const char* part, int layer) { return std::string(part) +
 
 }  // namespace
 
-Model::Model(const ModelShape& given, const TensorSource& tensor) : shape(given) {
+Model::Model(const ModelShape& given, const TensorSource& tensor, bool in_8_bits) : shape(given), quantized(in_8_bits) {
   Reader reader(shape, tensor);
   const std::size_t width = static_cast<std::size_t>(shape.width);
 
@@ -112,7 +120,7 @@ Model::Model(const ModelShape& given, const TensorSource& tensor) : shape(given)
     layer.norm = reader.norm(name + "/self_attention/layer_norm");
     layer.qkv = reader.dense(name + "/self_attention/linear_0", 3 * shape.width, shape.width);
     layer.out = reader.dense(name + "/self_attention/linear_1", shape.width, shape.width);
-    layer.feed_forward = reader.feed_forward(name + "/ffn");
+    layer.feed_forward = reader.feed_forward(name + "/ffn", quantized);
     encoder.push_back(std::move(layer));
   }
   encoder_norm = reader.norm("encoder/layer_norm");
@@ -132,7 +140,7 @@ Model::Model(const ModelShape& given, const TensorSource& tensor) : shape(given)
     layer.qkv = reader.dense(name + "/self_attention/linear_0", 3 * shape.width, shape.width);
     layer.out = reader.dense(name + "/self_attention/linear_1", shape.width, shape.width);
     layer.cross = reader.absorbed(name + "/attention");
-    layer.feed_forward = reader.feed_forward(name + "/ffn");
+    layer.feed_forward = reader.feed_forward(name + "/ffn", false);
     decoder.push_back(std::move(layer));
   }
   decoder_norm = reader.norm("decoder/layer_norm");

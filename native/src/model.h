@@ -7,6 +7,7 @@
 
 #include "memory.h"
 #include "pack.h"
+#include "quantized.h"
 
 namespace stentor {
 
@@ -38,7 +39,8 @@ struct Norm {
 
 struct Dense {
   PackedWeight weight;
-  Buffer<float> bias;  // [outputs padded to 32]
+  QuantizedWeight quantized;  // in place of weight where it has groups
+  Buffer<float> bias;         // [outputs padded to 32]
 };
 
 struct FeedForward {
@@ -72,11 +74,13 @@ struct DecoderLayer {
 };
 
 struct Model {
-  Model(const ModelShape& shape, const TensorSource& tensor);
+  // quantized: whether the encoder's feed-forward parts are in 8 bits.
+  Model(const ModelShape& shape, const TensorSource& tensor, bool quantized);
 
   std::size_t bytes() const { return bytes_; }
 
   ModelShape shape;
+  bool quantized;
 
   Dense convolution1;             // taps x mels -> width; a row is three neighbouring frames
   Dense convolution2;             // taps x width -> width

@@ -14,6 +14,7 @@
 #include "kernels.h"
 #include "memory.h"
 #include "pack.h"
+#include "quantized.h"
 #include "threads.h"
 
 namespace nb = nanobind;
@@ -98,6 +99,41 @@ Result run_linear(const std::string& backend, const Matrix& a, const Matrix& wei
     for (int n = 0; n < outputs; ++n)
       values.push_back(is_narrow ? to_float(narrow[i * padded + n]) : out[i * padded + n]);
   return result(std::move(values), {a.shape(0), weight.shape(0)});
+}
+
+// What rows in 8 bits stand for, and their product: float [rows][inputs + outputs].
+Result run_quantized_linear(const Matrix& a, const Matrix& weight, const Vector& bias) {
+  const std::size_t rows = a.shape(0), inputs = a.shape(1), outputs = weight.shape(0);
+  const QuantizedWeight packed(weight.data(), static_cast<int>(outputs), static_cast<int>(inputs));
+  const std::size_t groups = static_cast<std::size_t>(packed.groups()), padded = round_up(outputs, kPairOfPanels);
+  const Buffer<bf16> left = rounded(a, 1);
+  QuantizedRows quantized(rows, inputs);
+  std::fill_n(quantized.values.data(), quantized.values.size(), 99);  // the padding weighs nothing
+  quantize(left.data(), static_cast<std::ptrdiff_t>(inputs), static_cast<int>(rows), static_cast<int>(inputs),
+           quantized.values.data(), quantized.ranges.data());
+  Buffer<float> shift(padded), out(rows * padded);
+  std::copy_n(bias.data(), outputs, shift.data());
+  QuantizedLinear task;
+  task.a = quantized.values.data();
+  task.ranges = quantized.ranges.data();
+  task.rows = static_cast<int>(rows);
+  task.panels = packed.panels();
+  task.groups = packed.groups();
+  task.last_pair = packed.pairs();
+  task.bias = shift.data();
+  task.finish = Finish::plain_float;
+  task.out = out.data();
+  task.ldo = static_cast<std::ptrdiff_t>(padded);
+  linear(kAvx512Kernels, task);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t k = 0; k < inputs; ++k) {
+      const GroupRange& range = quantized.ranges[i * groups + k / kGroupInputs];
+      values.push_back(range.scale * static_cast<float>(quantized.values[i * groups * kGroupInputs + k] - range.zero));
+    }
+    values.insert(values.end(), out.data() + i * padded, out.data() + i * padded + outputs);
+  }
+  return result(std::move(values), {rows, inputs + outputs});
 }
 
 Result run_layer_norm(const Matrix& x, const Vector& gain, const Vector& shift) {
@@ -198,6 +234,7 @@ NB_MODULE(_testing, module) {
   bind_engine(module, &kEmulatedKernels);
   module.def("has_amx", [] { return cpu_features().amx_bf16; });
   module.def("linear", &run_linear);
+  module.def("quantized_linear", &run_quantized_linear);
   module.def("layer_norm", &run_layer_norm);
   module.def("encoder_attention", &run_encoder_attention);
   module.def("self_attention", &run_self_attention);

@@ -91,6 +91,7 @@ class Engine:
         encode_share: float = 0.9,
         patient_share: float = 0.125,
         backend: str = "auto",
+        quantized: bool = False,
     ) -> None: ...
     def submit(
         self,
@@ -142,6 +143,9 @@ class Engine:
     def failure(self) -> str: ...
     @property
     def backend(self) -> str: ...
+    @property
+    def quantized(self) -> bool:
+        """Whether the encoder's feed-forward parts are in 8 bits."""
     @property
     def threads(self) -> int: ...
     @property

@@ -53,6 +53,43 @@ def test_products_leave_rounded_or_through_the_activation(kernels, backend: str,
     assert np.abs(found - (gelu(product) + addend)).max() < 5e-4
 
 
+def in_8_bits(weight: Floats) -> Floats:
+    """What a weight in 8 bits stands for: groups of 128 inputs, each with its output's own scale."""
+    groups = [weight[:, first : first + 128] for first in range(0, weight.shape[1], 128)]
+    scales = [np.maximum(np.abs(group).max(1, keepdims=True) / 127, 1e-30) for group in groups]
+    return np.hstack(
+        [np.rint(group / scale) * scale for group, scale in zip(groups, scales, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 2, 11, 12, 13, 24, 25, 96])
+@pytest.mark.parametrize(("inputs", "outputs"), [(64, 32), (384, 70), (5120, 33)])
+def test_products_in_8_bits(kernels, random, rows: int, inputs: int, outputs: int) -> None:
+    a, weight = normal(random, rows, inputs), normal(random, outputs, inputs)
+    a[:, 3] *= 32  # an outlier takes the digits of its own group and of no other
+    a[0, :16] = 0
+    weight[1] = 0
+    bias = normal(random, outputs)
+    found = kernels.quantized_linear(a, weight, bias)
+    rows_in_8_bits, product = found[:, :inputs], found[:, inputs:]
+    # Half a step is as far as a value moves, zero does not move, and then nothing more is lost.
+    for first in range(0, inputs, 128):
+        group, moved = a[:, first : first + 128], rows_in_8_bits[:, first : first + 128]
+        step = (np.maximum(group.max(1), 0) - np.minimum(group.min(1), 0)) / 255
+        assert (np.abs(moved - group).max(1) <= 0.51 * step).all()
+    assert (rows_in_8_bits[a == 0] == 0).all()
+    assert relative_error(product, rows_in_8_bits @ in_8_bits(weight).T + bias) < EXACT
+
+
+@pytest.mark.parametrize("values", ["zeros", "positive", "negative", "constant"])
+def test_rows_of_one_sign_in_8_bits(kernels, random, values: str) -> None:
+    a = np.abs(normal(random, 3, 256)) + 1
+    a = {"zeros": 0 * a, "positive": a, "negative": -a, "constant": np.full_like(a, 3)}[values]
+    weight = normal(random, 32, 256)
+    found = kernels.quantized_linear(a, weight, np.zeros(32, np.float32))[:, :256]
+    assert np.abs(found - a).max() <= np.abs(a).max() / 255
+
+
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 def test_layer_norm_keeps_its_digits_at_large_means(kernels, random, offset: float) -> None:
     x = (random.standard_normal((7, 384)) + offset).astype(np.float32)

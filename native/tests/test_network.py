@@ -110,6 +110,20 @@ def test_encoder(make_engine, backend: str, mels, encoded) -> None:
     assert relative_error(event.audio.numpy(), encoded[0]) < 0.015
 
 
+def test_encoder_in_8_bits(make_engine, mels, encoded) -> None:
+    engine = make_engine("avx512", quantized=True)
+    assert engine.quantized
+    error = relative_error(one(engine, mel=mels[0], prompt=[3], max_tokens=1).audio.numpy(), encoded[0])
+    plain = relative_error(
+        one(make_engine("avx512"), mel=mels[0], prompt=[3], max_tokens=1).audio.numpy(), encoded[0]
+    )
+    assert plain < error < 0.03
+
+
+def test_tiles_do_without_8_bits(make_engine) -> None:
+    assert not make_engine("emulated", quantized=True).quantized
+
+
 def test_decoder_over_a_whole_prompt(make_engine, backend: str, mels, encoded, reference: Reference) -> None:
     prompt = [
         int(token) for token in np.random.default_rng(9).integers(0, END, 90)
@@ -214,9 +228,12 @@ def test_no_speech_is_read_at_the_start_of_the_transcript(make_engine, mels, ref
     assert event.no_speech_probability == pytest.approx(expected, rel=0.05)
 
 
-def test_results_do_not_depend_on_who_else_is_in_the_batch(make_engine, backend: str, mels) -> None:
+@pytest.mark.parametrize("quantized", [False, True])
+def test_results_do_not_depend_on_who_else_is_in_the_batch(
+    make_engine, backend: str, mels, quantized: bool
+) -> None:
     """Bit for bit: every row's sums are taken in the same order, whatever rows lie beside it."""
-    engine = make_engine(backend, max_batch=4)
+    engine = make_engine(backend, max_batch=4, quantized=quantized)
     prompts = [[3], [3, 4, 5], list(range(10, 80)), [7, 8]]
     alone = [
         one(engine, mel=mels[n % 2], prompt=prompt, max_tokens=10, timestamps=False)
