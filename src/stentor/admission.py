@@ -8,6 +8,7 @@ have been coming free: so that all who were refused do not return at once.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 
 from stentor.errors import Draining, Overloaded
 
-SMOOTHING = 0.2
-"""Weight of the newest observation in a measured rate: about the last ten count."""
+MEMORY_S = 30.0
+"""Seconds of work after which what was seen counts for a third in a measured pace: several chunks of thirty
+seconds, on a slow machine as well."""
 
 FIRST_RETRY_S = 1.0
 """How long a place is thought to be held while nothing has been measured yet."""
@@ -35,6 +37,39 @@ class Budgets:
     max_requests: int
     max_queued_audio_s: float
     max_stored_bytes: int
+
+
+class Pace:
+    """How much has been done in a second lately, of those in which there was work.
+
+    Amount and time are summed up and fade together. What is done comes in bursts, as a batch ends all its
+    chunks within milliseconds: each one's own rate would be in the thousands, and so would their mean.
+
+    Args:
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since_s = clock()
+        self._done = 0.0
+        self._spent_s = 0.0
+
+    def begin(self) -> None:
+        """Note that there is work from now on, and was none."""
+        self._since_s = self._clock()
+
+    def advance(self, done: float) -> None:
+        """Note what was done since the last time."""
+        now_s = self._clock()
+        passed_s, self._since_s = now_s - self._since_s, now_s
+        left = math.exp(-passed_s / MEMORY_S)
+        self._done = self._done * left + done
+        self._spent_s = self._spent_s * left + passed_s
+
+    def seconds_for(self, amount: float) -> float | None:
+        """How long so much will take; None while nothing has been done."""
+        return amount * self._spent_s / self._done if self._done else None
 
 
 class Place:
@@ -75,7 +110,7 @@ class Place:
 
     def advance(self, done_s: float) -> None:
         """Note how far the transcript has come."""
-        self._admission.measure_audio(done_s - self._done_s)
+        self._admission.audio_pace.advance(done_s - self._done_s)
         self._done_s = done_s
 
 
@@ -87,6 +122,7 @@ class Admission:
         clock: Seconds, monotonic.
 
     Attributes:
+        audio_pace: At which the queue shortens, in audio seconds.
         draining: Set to take no new work any more.
         finished: Places given back so far.
     """
@@ -95,11 +131,9 @@ class Admission:
         self._budgets = budgets
         self._clock = clock
         self._places: set[Place] = set()
-        self._freed_at_s: float | None = None
-        self._interval_s = FIRST_RETRY_S / budgets.max_requests
+        self._freed = Pace(clock)
         self._line_s = 0.0
-        self._audio_since_s = clock()
-        self._rtfx = 0.0
+        self.audio_pace = Pace(clock)
         self.draining = False
         self.finished = 0
 
@@ -141,13 +175,16 @@ class Admission:
         place = Place(self, declared_bytes or 0)
         if self._places:
             self._check(place)
+        else:
+            self._freed.begin()
+            self.audio_pace.begin()
         self._places.add(place)
         try:
             yield place
         finally:
             self._places.discard(place)
             self.finished += 1
-            self._measure_freed()
+            self._freed.advance(1)
 
     def check_stored_bytes(self) -> None:
         """Refuse what goes on arriving when the disk budget is spent.
@@ -158,14 +195,6 @@ class Admission:
         if self.active > 1 and self.stored_bytes > self._budgets.max_stored_bytes:
             raise self._full(f"uploads hold {self.stored_bytes:,} bytes, the limit is", "max_stored_bytes")
 
-    def measure_audio(self, audio_s: float) -> None:
-        """Note that audio was transcribed, for the pace at which the queue shortens."""
-        now_s = self._clock()
-        elapsed_s = now_s - self._audio_since_s
-        if elapsed_s > 0:
-            self._rtfx += SMOOTHING * (audio_s / elapsed_s - self._rtfx)
-        self._audio_since_s = now_s
-
     def _check(self, place: Place) -> None:
         budgets = self._budgets
         if self.active >= budgets.max_requests:
@@ -173,7 +202,7 @@ class Admission:
         queued_s = self.queued_audio_s + place.waiting_audio_s
         if queued_s > budgets.max_queued_audio_s:
             excess_s = queued_s - budgets.max_queued_audio_s
-            wait_s = excess_s / self._rtfx if self._rtfx else FIRST_RETRY_S
+            wait_s = self.audio_pace.seconds_for(excess_s) or FIRST_RETRY_S
             raise self._full(
                 f"{queued_s:,.0f} s of audio would wait, the limit is", "max_queued_audio_s", wait_s
             )
@@ -183,13 +212,8 @@ class Admission:
 
     def _full(self, what: str, budget: str, wait_s: float = 0.0) -> Overloaded:
         now_s = self._clock()
-        self._line_s = max(now_s, self._line_s) + self._interval_s
+        interval_s = self._freed.seconds_for(1) or FIRST_RETRY_S / self._budgets.max_requests
+        self._line_s = max(now_s, self._line_s) + interval_s
         retry_after_s = min(MAX_RETRY_S, max(self._line_s - now_s, wait_s))
         limit = getattr(self._budgets, budget)
         return Overloaded(f"{what} {limit:,}; try again later", retry_after_s=retry_after_s)
-
-    def _measure_freed(self) -> None:
-        now_s = self._clock()
-        if self._freed_at_s is not None:
-            self._interval_s += SMOOTHING * (now_s - self._freed_at_s - self._interval_s)
-        self._freed_at_s = now_s

@@ -123,9 +123,9 @@ async def main() -> int:
     for client, package in CLIENTS.items():
         share = alike(await client())
         failed += share < LEAST_ALIKE
-        verdict = "ok  " if share >= LEAST_ALIKE else "FAIL"
+        outcome = "ok  " if share >= LEAST_ALIKE else "FAIL"
         print(
-            f"{verdict} {client.__name__:42} {package} {version(package)}: {share:.0%} of the words",
+            f"{outcome} {client.__name__:42} {package} {version(package)}: {share:.0%} of the words",
             flush=True,
         )
     return 1 if failed else 0

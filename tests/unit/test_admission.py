@@ -114,6 +114,33 @@ def test_too_much_audio_waits_for_the_measured_pace() -> None:
         assert wait_s == pytest.approx(20 / 2, rel=0.01)  # 20 s too much, at 2 s of audio a second
 
 
+def test_a_batch_that_ends_at_once_makes_the_pace_no_faster() -> None:
+    clock = Clock()
+    house = Admission(Budgets(100, 100, 1 << 40), clock)
+    with house.request(0) as place:
+        place.duration_s = lambda: 3400.0
+        for batch in range(8):
+            clock.now_s += 2
+            for chunk in range(1, 17):
+                place.advance(25.0 * (16 * batch + chunk))
+                clock.now_s += 0.001
+        wait_s = refused(house, 0).retry_after_s
+        assert wait_s == pytest.approx(0.5, rel=0.05)  # 100 s too much, at 200 s of audio a second
+
+
+def test_an_idle_hour_does_not_count() -> None:
+    clock = Clock()
+    house = Admission(Budgets(1, 1e9, 1 << 40), clock)
+    for _ in range(3):
+        clock.now_s += 3600
+        with house.request(None) as place:
+            clock.now_s += 2
+            place.advance(60.0)
+    with house.request(None):
+        assert refused(house).retry_after_s == pytest.approx(2)
+    assert house.audio_pace.seconds_for(60.0) == pytest.approx(2)
+
+
 def test_draining_refuses_everything() -> None:
     house = admission()
     house.draining = True

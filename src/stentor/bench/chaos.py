@@ -24,13 +24,13 @@ from rich.console import Console
 
 from stentor.bench.calls import Target, call_whole, form
 from stentor.bench.cases import CASES, Clip, Material
+from stentor.bench.checks import ChaosResult, Ending, Settled
 from stentor.bench.footprint import Footprint
 from stentor.bench.inputs import Inputs
 from stentor.bench.progress import progress
 from stentor.bench.records import Record, Store, Value, show
 from stentor.bench.rest import RestWatch
 from stentor.bench.series import Scraper
-from stentor.bench.verdict import ChaosResult, Ending, Settled
 from stentor.errors import SetupError
 
 CLIPS = (("mp3", 2.0), ("flac", 5.0), ("m4a", 8.0), ("webm", 40.0))

@@ -17,7 +17,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -27,6 +26,7 @@ import psutil
 from rich.console import Console
 
 from stentor.audio.reader import ReaderLimits, read_chunks
+from stentor.bench.peers import load_peer
 from stentor.bench.progress import progress
 from stentor.bench.records import Record, Store, Value, show
 from stentor.engine.base import Engine
@@ -128,15 +128,13 @@ def _record(
 
 def _peer_s(plan: EnginePlan) -> float:
     """faster-whisper over the same windows, its own batching; features are its own as well."""
-    library: Any = import_module("faster_whisper")
-    model = library.WhisperModel(str(plan.model.directory), device="cpu", compute_type="int8")
-    pipeline = library.BatchedInferencePipeline(model)
+    model = load_peer(plan.model.directory, batch_size=PEER_BATCH)
     starts = np.cumsum([0, *(len(chunk) for chunk in plan.chunks)]) / SAMPLE_RATE
     windows = [{"start": a, "end": b} for a, b in itertools.pairwise(starts)]
     audio = np.concatenate(plan.chunks)
 
     def transcribe(windows: Sequence[Mapping[str, float]]) -> None:
-        segments, _ = pipeline.transcribe(
+        segments, _ = model.transcribe(
             audio,
             language=plan.language,
             beam_size=1,

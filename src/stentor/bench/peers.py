@@ -22,6 +22,7 @@ from stentor.bench.probes import PidTree
 from stentor.bench.records import Subject, versions_of
 from stentor.bench.results import LevelResult, RequestResult
 from stentor.errors import SetupError
+from stentor.types import Samples
 
 WEIGHTS = "model.bin"
 """What CTranslate2 calls them."""
@@ -73,7 +74,7 @@ class PeerInfo(Protocol):
 class PeerModel(Protocol):
     """What WhisperModel and BatchedInferencePipeline have in common."""
 
-    def transcribe(self, audio: str, **options: Any) -> tuple[Iterable[PeerSegment], PeerInfo]: ...
+    def transcribe(self, audio: str | Samples, **options: Any) -> tuple[Iterable[PeerSegment], PeerInfo]: ...
 
 
 def run_peer(plan: PeerPlan, on_answer: Callable[[], None] = lambda: None) -> LevelResult:

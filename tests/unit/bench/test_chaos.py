@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from stentor.bench.calls import Target
 from stentor.bench.cases import CASES, Kind
 from stentor.bench.chaos import MAX_UPLOAD_BYTES, ChaosPlan, measure_chaos
+from stentor.bench.checks import ChaosResult, Check, Ending, Settled
 from stentor.bench.commands import app
 from stentor.bench.footprint import Footprint
 from stentor.bench.inputs import Inputs
 from stentor.bench.series import Series
-from stentor.bench.verdict import ChaosResult, Check, Ending, Settled
 from stentor.engine.fake import FakeEngine
 from stentor.errors import SetupError
 from stentor.types import EngineRequest, Segment
@@ -124,7 +124,7 @@ def test_command_starts_a_server_and_stores_what_it_found(tmp_path: Path) -> Non
 
 
 def test_failed_check_is_named_and_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stentor.bench.verdict.FD_SLACK", -1_000)
+    monkeypatch.setattr("stentor.bench.checks.FD_SLACK", -1_000)
     result = CLI.invoke(app, ["chaos", "--requests", "20"])
     assert result.exit_code == 1
     assert "FAILED: fds" in result.stdout
