@@ -104,15 +104,16 @@ void Encoder::convolve(const float* mel, EncoderState& state) {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(first) * width;
     product(model_.convolution2, convolved_.data() + 2 * row, 2 * width, kBlockRows, Finish::gelu_float,
             state.residual.data() + row, width, model_.frame_positions.data() + row);
-    project_qkv(model_.encoder[0], state, first, kBlockRows, workspaces_[thread].normed.data());
+    project_qkv(model_.encoder[0], state, first, kBlockRows, workspaces_[thread]);
   });
 }
 
-void Encoder::project_qkv(const EncoderLayer& layer, EncoderState& state, int first, int rows, bf16* normed) {
+void Encoder::project_qkv(const EncoderLayer& layer, EncoderState& state, int first, int rows, Workspace& space) {
   const std::ptrdiff_t width = model_.shape.width;
   layer_norm(state.residual.data() + first * width, layer.norm.gain.data(), layer.norm.shift.data(), rows,
-             model_.shape.width, normed);
-  product(layer.qkv, normed, width, rows, Finish::bf16, state.qkv.data() + first * 3 * width, 3 * width);
+             model_.shape.width, space.normed.data());
+  product(layer.qkv, space.normed.data(), width, rows, space.quantized, Finish::bf16,
+          state.qkv.data() + first * 3 * width, 3 * width);
 }
 
 void Encoder::attend(const EncoderState& state) {
@@ -141,12 +142,13 @@ void Encoder::feed_forward(int index, EncoderState& state, Buffer<bf16>* out) {
     const int first = block * kBlockRows, rows = std::min(kBlockRows, kFrames - first);
     Workspace& space = workspaces_[thread];
     float* residual = state.residual.data() + first * width;
-    product(layer.out, attended_.data() + first * width, width, rows, Finish::add_float, residual, width);
+    product(layer.out, attended_.data() + first * width, width, rows, space.quantized, Finish::add_float, residual,
+            width);
     layer_norm(residual, ffn.norm.gain.data(), ffn.norm.shift.data(), rows, model_.shape.width, space.normed.data());
     product(ffn.up, space.normed.data(), width, rows, space.quantized, Finish::gelu_bf16, space.inner.data(), inner);
     product(ffn.down, space.inner.data(), inner, rows, space.quantized, Finish::add_float, residual, width);
     if (out == nullptr)
-      project_qkv(model_.encoder[index + 1], state, first, rows, space.normed.data());
+      project_qkv(model_.encoder[index + 1], state, first, rows, space);
     else
       layer_norm(residual, model_.encoder_norm.gain.data(), model_.encoder_norm.shift.data(), rows, model_.shape.width,
                  out->data() + first * width);

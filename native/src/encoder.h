@@ -43,10 +43,17 @@ class Encoder {
   std::size_t bytes() const;
 
  private:
+  struct Workspace {
+    Buffer<bf16> normed;      // [block][width]
+    Buffer<bf16> inner;       // [block][inner]
+    QuantizedRows quantized;  // [block][inner]
+    Buffer<char> attention;
+  };
+
   void convolve(const float* mel, EncoderState& state);
   void attend(const EncoderState& state);
   void feed_forward(int layer, EncoderState& state, Buffer<bf16>* out);
-  void project_qkv(const EncoderLayer& layer, EncoderState& state, int first, int rows, bf16* normed);
+  void project_qkv(const EncoderLayer& layer, EncoderState& state, int first, int rows, Workspace& space);
   void product(const Dense& dense, const bf16* a, std::ptrdiff_t lda, int rows, Finish finish, void* out,
                std::ptrdiff_t ldo, const float* addend = nullptr) const;
   void product(const Dense& dense, const bf16* a, std::ptrdiff_t inputs, int rows, QuantizedRows& space, Finish finish,
@@ -55,15 +62,9 @@ class Encoder {
   const Model& model_;
   const MicroKernels& micro_;
   ThreadPool& pool_;
-  Buffer<bf16> frames_;     // mel, [frame][mel], a silent frame before and after
-  Buffer<bf16> convolved_;  // after the first convolution, [frame][width], likewise
-  Buffer<bf16> attended_;   // [kPaddedFrames][width]
-  struct Workspace {
-    Buffer<bf16> normed;      // [block][width]
-    Buffer<bf16> inner;       // [block][inner]
-    QuantizedRows quantized;  // [block][inner]
-    Buffer<char> attention;
-  };
+  Buffer<bf16> frames_;                // mel, [frame][mel], a silent frame before and after
+  Buffer<bf16> convolved_;             // after the first convolution, [frame][width], likewise
+  Buffer<bf16> attended_;              // [kPaddedFrames][width]
   std::vector<Workspace> workspaces_;  // one per thread
 };
 

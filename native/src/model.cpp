@@ -39,17 +39,15 @@ class Reader {
     return floats(name + "/bias", count, round_up(count, kPairOfPanels));
   }
 
-  Dense dense(const std::string& name, int outputs, int inputs) {
+  Dense dense(const std::string& name, int outputs, int inputs, bool quantized = false) {
     const float* weight = tensor_(name + "/weight", static_cast<std::size_t>(outputs) * inputs);
+    if (quantized) {
+      QuantizedWeight result(weight, outputs, inputs);
+      bytes += result.bytes();
+      return {{}, std::move(result), bias(name, outputs)};
+    }
     PackedWeight result = packed(weight, outputs, inputs, inputs);
     return {std::move(result), {}, bias(name, outputs)};
-  }
-
-  Dense quantized_dense(const std::string& name, int outputs, int inputs) {
-    const float* weight = tensor_(name + "/weight", static_cast<std::size_t>(outputs) * inputs);
-    QuantizedWeight result(weight, outputs, inputs);
-    bytes += result.bytes();
-    return {{}, std::move(result), bias(name, outputs)};
   }
 
   // A convolution over frames as a product: [outputs][channels][taps] becomes [outputs][taps x channels], since
@@ -67,12 +65,11 @@ class Reader {
     return {std::move(result), {}, bias(name, shape_.width)};
   }
 
-  FeedForward feed_forward(const std::string& name, bool quantized) {
-    const auto read = quantized ? &Reader::quantized_dense : &Reader::dense;
+  FeedForward feed_forward(const std::string& name, bool quantized = false) {
     FeedForward result;
     result.norm = norm(name + "/layer_norm");
-    result.up = (this->*read)(name + "/linear_0", shape_.inner(), shape_.width);
-    result.down = (this->*read)(name + "/linear_1", shape_.width, shape_.inner());
+    result.up = dense(name + "/linear_0", shape_.inner(), shape_.width, quantized);
+    result.down = dense(name + "/linear_1", shape_.width, shape_.inner(), quantized);
     return result;
   }
 
@@ -118,8 +115,8 @@ Model::Model(const ModelShape& given, const TensorSource& tensor, bool in_8_bits
     const std::string name = layer_name("encoder", i);
     EncoderLayer layer;
     layer.norm = reader.norm(name + "/self_attention/layer_norm");
-    layer.qkv = reader.dense(name + "/self_attention/linear_0", 3 * shape.width, shape.width);
-    layer.out = reader.dense(name + "/self_attention/linear_1", shape.width, shape.width);
+    layer.qkv = reader.dense(name + "/self_attention/linear_0", 3 * shape.width, shape.width, quantized);
+    layer.out = reader.dense(name + "/self_attention/linear_1", shape.width, shape.width, quantized);
     layer.feed_forward = reader.feed_forward(name + "/ffn", quantized);
     encoder.push_back(std::move(layer));
   }
@@ -140,7 +137,7 @@ Model::Model(const ModelShape& given, const TensorSource& tensor, bool in_8_bits
     layer.qkv = reader.dense(name + "/self_attention/linear_0", 3 * shape.width, shape.width);
     layer.out = reader.dense(name + "/self_attention/linear_1", shape.width, shape.width);
     layer.cross = reader.absorbed(name + "/attention");
-    layer.feed_forward = reader.feed_forward(name + "/ffn", false);
+    layer.feed_forward = reader.feed_forward(name + "/ffn");
     decoder.push_back(std::move(layer));
   }
   decoder_norm = reader.norm("decoder/layer_norm");

@@ -74,7 +74,7 @@ struct DecoderLayer {
 };
 
 struct Model {
-  // quantized: whether the encoder's feed-forward parts are in 8 bits.
+  // quantized: whether the encoder's layers are in 8 bits.
   Model(const ModelShape& shape, const TensorSource& tensor, bool quantized);
 
   std::size_t bytes() const { return bytes_; }

@@ -145,7 +145,7 @@ class Engine:
     def backend(self) -> str: ...
     @property
     def quantized(self) -> bool:
-        """Whether the encoder's feed-forward parts are in 8 bits."""
+        """Whether the encoder's layers are in 8 bits."""
     @property
     def threads(self) -> int: ...
     @property

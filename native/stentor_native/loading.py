@@ -39,8 +39,8 @@ def make_engine(
         backend: `amx`, `avx512` or `auto`.
         encode_share: Share of the time that encoding gets while others decode.
         patient_share: Share of the time that remains for the others while something urgent is there.
-        quantized: Whether the encoder's feed-forward parts are computed in 8 bits, where that is faster (on
-            `avx512`; `Engine.quantized` says so). Errors of the encoder's output double, to 1.6 % of its length.
+        quantized: Whether the encoder's layers are computed in 8 bits, where that is faster (on `avx512`;
+            `Engine.quantized` says so). Its output is then 3 % of its length off, in place of 0.8 %.
 
     Raises:
         WeightsError: A tensor is missing or odd.

@@ -86,7 +86,9 @@ class Settings(BaseSettings):
     ] = 1
     compute_type: Annotated[
         str | None,
-        Field(description="What CTranslate2 computes in; int8 on a CPU, float16 on a GPU by default."),
+        Field(
+            description="int8 by default on a CPU, float16 on a GPU. The native engine has int8 and bfloat16."
+        ),
     ] = None
     engine_slots: Annotated[
         PositiveInt | None,

@@ -48,3 +48,25 @@ async def test_ctranslate2_can_be_asked_for() -> None:
     assert isinstance(engine, CTranslate2Engine)
     assert engine.info.digest == PACKAGED["tiny.en"].digest
     await engine.close()
+
+
+async def test_native_computes_in_what_was_asked_for() -> None:
+    skip_unless_native()
+    plain = load_engine(
+        resolve("tiny.en"), name="native", slots=1, device="cpu", max_batch=1, compute_type="bfloat16"
+    )
+    assert isinstance(plain, NativeEngine)
+    assert plain.compute_type == "bfloat16"
+    await plain.close()
+
+
+async def test_what_native_does_not_compute_in_ctranslate2_does() -> None:
+    skip_unless_native()
+    asked = {"slots": 1, "device": "cpu", "max_batch": 1, "compute_type": "float32"}
+    with capture_logs() as logs:
+        engine = load_engine(resolve("tiny.en"), **asked)  # type: ignore[arg-type]
+    assert isinstance(engine, CTranslate2Engine)
+    assert "not in float32" in next(entry["why_not_native"] for entry in logs if "why_not_native" in entry)
+    await engine.close()
+    with pytest.raises(ModelError, match="bfloat16 or int8, not in float32"):
+        load_engine(resolve("tiny.en"), name="native", **asked)  # type: ignore[arg-type]

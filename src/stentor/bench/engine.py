@@ -39,6 +39,9 @@ from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest, Samp
 PEER_BATCH = 16
 """faster-whisper's best on two cores."""
 
+NATIVE = ("native bfloat16", "native int8")
+"""With AMX both compute the same."""
+
 FRAMES = 1500
 """Of the encoder's output. Source: openai/whisper, n_audio_ctx."""
 
@@ -87,8 +90,8 @@ def measure_speed(plan: EnginePlan) -> Iterator[Record]:
     base = yield from _speed_row(plan, "ctranslate2 int8", cores, None, None)
     peer_s = _peer_s(plan)
     yield _record(plan, "faster-whisper batched int8", PEER_BATCH, peer_s, base, None)
-    for batch in plan.batches:
-        yield from _speed_row(plan, "native", batch, base, plan.audio_s / peer_s)
+    for name, batch in itertools.product(NATIVE, plan.batches):
+        yield from _speed_row(plan, name, batch, base, plan.audio_s / peer_s)
 
 
 def _speed_row(
@@ -157,7 +160,7 @@ def measure_limits(plan: EnginePlan) -> Iterator[Record]:
     import stentor_native
 
     batch = max(plan.batches)
-    engine, _ = _load(plan, "native", batch)
+    engine, _ = _load(plan, "native bfloat16", batch)  # whose products are those that the limit is measured with
     assert isinstance(engine, NativeEngine)
     threads = engine.threads
     operations, read = stentor_native.measure_limits("auto", threads)
@@ -224,7 +227,7 @@ class Cost:
 def measure_aborts(plan: EnginePlan) -> Iterator[Record]:
     """Abort one of a full batch at a random moment: how long until its slot is free?"""
     cores = len(psutil.Process().cpu_affinity())
-    for name, slots in (("native", PEER_BATCH), ("ctranslate2 int8", cores)):
+    for name, slots in (("native int8", PEER_BATCH), ("ctranslate2 int8", cores)):
         engine, _ = _load(plan, name, slots)
         waits_ms = asyncio.run(_abort_waits(plan, engine, slots))
         cuts = statistics.quantiles(waits_ms, n=100)
@@ -288,8 +291,8 @@ def run_engine(plan: EnginePlan, parts: Sequence[str], store: Store) -> None:
 def _load(plan: EnginePlan, name: str, slots: int) -> tuple[Engine, float]:
     start = perf_counter()
     engine: Engine
-    if name == "native":
-        engine = NativeEngine(plan.model, max_batch=slots)
+    if name in NATIVE:
+        engine = NativeEngine(plan.model, max_batch=slots, compute_type=name.split()[1])
     else:
         engine = CTranslate2Engine(plan.model, slots=slots, device="cpu")
     return engine, perf_counter() - start

@@ -38,7 +38,7 @@ def load_engine(
         slots: Chunks that CTranslate2 computes at once.
         device: `cpu`, `cuda` or `auto`.
         max_batch: Chunks that the native engine, or vLLM, computes at once.
-        compute_type: What CTranslate2 computes in; see there.
+        compute_type: What the native engine or CTranslate2 computes in; see there.
         beam_size: Transcripts of a window followed at once.
         vllm_args: vLLM's engine arguments.
 
@@ -59,7 +59,9 @@ def load_engine(
             from stentor.engine.native import NativeEngine
 
             try:
-                return NativeEngine(model, max_batch=max_batch, beam_size=beam_size)
+                return NativeEngine(
+                    model, max_batch=max_batch, beam_size=beam_size, compute_type=compute_type
+                )
             except ModelError as error:
                 if name == "native":
                     raise

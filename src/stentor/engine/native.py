@@ -45,6 +45,9 @@ POLL_S = 1.0
 RESERVED_EVERY = 8
 """One slot in so many, but never the only one, is left free for clips by the later chunks of long files."""
 
+COMPUTE_TYPES = {None: True, "bfloat16": False, "int8": True}
+"""Whether they mean operands in 8 bits where those are faster."""
+
 
 class NativeEngine:
     """One Whisper model on stentor-native.
@@ -54,13 +57,26 @@ class NativeEngine:
         max_batch: Chunks computed at once.
         threads: Threads that compute; one per processor granted by default.
         beam_size: Transcripts of a window followed at once, of which the likeliest wins; 1 is greedy.
+        compute_type: `int8`, the default: without AMX, the encoder's layers are in 8 bits, and all else, and
+            all with AMX, in `bfloat16` (docs/decisions/0021-eight-bits.md).
 
     Raises:
-        ModelError: stentor-native cannot run here, or cannot load the model.
+        ModelError: stentor-native cannot run here, cannot load the model, or not so.
     """
 
-    def __init__(self, model: ModelFiles, *, max_batch: int, threads: int = 0, beam_size: int = 1) -> None:
+    def __init__(
+        self,
+        model: ModelFiles,
+        *,
+        max_batch: int,
+        threads: int = 0,
+        beam_size: int = 1,
+        compute_type: str | None = None,
+    ) -> None:
         import stentor_native
+
+        if compute_type not in COMPUTE_TYPES:
+            raise ModelError(f"the native engine computes in bfloat16 or int8, not in {compute_type}")
 
         supported, reason = stentor_native.supported()
         if not supported:
@@ -77,6 +93,7 @@ class NativeEngine:
                 max_beams=beam_size,
                 threads=threads,
                 alignment_heads=heads,
+                quantized=COMPUTE_TYPES[compute_type],
             )
         except (ValueError, MemoryError) as error:
             raise ModelError(f"the native engine cannot load {model.directory}: {error}") from error
@@ -102,6 +119,7 @@ class NativeEngine:
         log.info(
             "native engine",
             backend=self._native.backend,
+            compute_type=self.compute_type,
             threads=self._native.threads,
             max_batch=max_batch,
             beam_size=beam_size,
@@ -112,6 +130,11 @@ class NativeEngine:
     @property
     def info(self) -> EngineInfo:
         return self._info
+
+    @property
+    def compute_type(self) -> str:
+        """What the encoder computes in: `int8` or `bfloat16`."""
+        return "int8" if self._native.quantized else "bfloat16"
 
     @property
     def threads(self) -> int:
