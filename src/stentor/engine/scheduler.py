@@ -199,9 +199,9 @@ class Scheduler:
         # The wait itself happens in a thread of the default executor: a call may take a second to end.
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
 
-    def resize(self, slots: int) -> None:
+    def resize(self, slots: int, *, reserved: int = 0) -> None:
         """Have more slots, or fewer as soon as those that are taken are free. The threads stay as many."""
-        self.slots = slots
+        self.slots, self._reserved = slots, reserved
         self._dispatch()
 
     def enqueue(self, place: Place, turn: asyncio.Future[None]) -> None:
