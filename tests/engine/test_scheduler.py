@@ -126,6 +126,33 @@ async def test_a_long_file_leaves_a_slot_for_clips() -> None:
     await scheduler.close()
 
 
+async def test_a_slot_left_for_clips_is_not_given_away_by_waiting_time() -> None:
+    scheduler = Scheduler(3, "test-engine", reserved=1)
+    record = Record(scheduler)
+    tasks = record.start(*(request("long", index) for index in range(1, 20)))
+    await until(lambda: len(record.turns) == 2)
+    for number in range(2 * OLDEST_EVERY):
+        (task,) = record.start(request(f"clip{number}", seconds=5))
+        await until(lambda: len(record.turns) == 3 + number)  # noqa: B023 - awaited before the next number
+        record.gates[record.turns[-1]].set()
+        await task
+    assert sum(turn.startswith("long") for turn in record.turns) == 2
+    await record.let_go_in_turn(tasks)
+    await scheduler.close()
+
+
+async def test_a_long_file_keeps_its_share_where_slots_are_left_for_clips() -> None:
+    scheduler = Scheduler(3, "test-engine", reserved=1)
+    record = Record(scheduler)
+    tasks = record.start(*(request(f"early{number}", seconds=5) for number in range(3)))
+    tasks += record.start(request("long", 1))
+    tasks += record.start(*(request(f"clip{number}", seconds=5) for number in range(40)))
+    await asyncio.sleep(0)
+    await record.let_go_in_turn(tasks)
+    assert record.turns.index("long-1") <= OLDEST_EVERY
+    await scheduler.close()
+
+
 async def test_an_abort_takes_a_queued_request_out_at_once(scheduler: Scheduler) -> None:
     record = Record(scheduler)
     running, queued = record.start(request("a"), request("b"))

@@ -34,11 +34,12 @@ class FakeRuntime:
     """A vLLM whose answers are scripted, given the tokens or the prompt that it is asked to go on from."""
 
     def __init__(self, script: Callable[[Ask], Answer], *, languages: tuple[str, ...] = ()) -> None:
-        self.slots = 2
+        self.slots, self.reserved = 2, 0
         self.failure: str | None = None
         self.languages = languages
         self.asked: list[tuple[str, Ask]] = []
         self.rendered: list[Any] = []
+        self.urgent: list[str] = []
         self.aborted: list[str] = []
         self.cancelled: list[str] = []
         self.gate = asyncio.Event()
@@ -66,8 +67,9 @@ class FakeRuntime:
         self.rendered.append(prompt)
         return {"type": "enc_dec", "decoder_prompt": {"prompt_token_ids": [0, 0]}, **prompt}
 
-    async def answer(self, request_id: str, ask: Ask) -> Answer:
+    async def answer(self, request_id: str, ask: Ask, *, urgent: bool) -> Answer:
         self.asked.append((request_id, ask))
+        self.urgent += [request_id] if urgent else []
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
@@ -267,6 +269,27 @@ async def test_an_abort_reaches_vllm_and_frees_the_slot(
     await until(lambda: engine.health().running == engine.health().queued == 0)
     assert runtime.aborted[:3] == ["r-0", "r-1", "r-2"]
     assert runtime.cancelled == ["r-0", "r-1"]
+
+
+async def test_a_clip_finds_a_row_beside_a_long_file_and_goes_first_in_it(
+    multilingual: WhisperTokenizer, make_request: Requests, quiet_noise: Samples
+) -> None:
+    runtime = FakeRuntime(lambda ask: answer(multilingual, ask, saying(multilingual, " One.", 0, 1)))
+    runtime.slots, runtime.reserved = 3, 1
+    runtime.gate.clear()
+    engine = whisper(multilingual, runtime)
+    assert engine.info.slots == 2
+    options = DecodeOptions(language="en")
+    chunks = [EngineRequest(f"long-{n}", "long", Chunk(n, 0, quiet_noise), options) for n in range(1, 5)]
+    tasks = [asyncio.create_task(heard(engine, chunk)) for chunk in chunks]
+    await until(lambda: len(runtime.asked) == 2)
+    tasks.append(asyncio.create_task(heard(engine, make_request("clip", quiet_noise, language="en"))))
+    await until(lambda: len(runtime.asked) == 3)
+    assert runtime.asked[-1][0] == "clip"
+    runtime.gate.set()
+    await asyncio.gather(*tasks)
+    assert runtime.urgent == ["clip"]
+    await engine.close()
 
 
 async def test_a_cancelled_caller_cancels_the_pass(

@@ -28,6 +28,6 @@ def converted(directory: Path) -> Path:
 
 
 def started_vllm(model: ModelFiles, *, max_batch: int) -> VllmEngine:
-    """An engine with a model in CTranslate2's form."""
+    """An engine with a model in CTranslate2's form, and no more rows than asked for."""
     files = ModelFiles(model.name, converted(model.directory), model.digest)
-    return load_vllm(files, max_batch=max_batch, arguments=QUICK_START)
+    return load_vllm(files, max_batch=max_batch, arguments={**QUICK_START, "max_num_seqs": max_batch})

@@ -9,7 +9,8 @@ The order is start-time fair queuing (Goyal, Vin and Cheng, SIGCOMM 1996) with a
 its cost: a request that has just come starts at the present virtual time and so goes before the later chunks
 of any long file; of those that start at the same time first chunks go first, and then whoever came first. A
 stream of new requests without end would so keep old ones waiting without end; therefore every eighth turn
-goes to whoever has waited longest. Where there are slots enough, later chunks leave some of them free.
+goes to whoever has waited longest. Where there are slots enough, later chunks leave some of them free, and
+those are not given away by waiting time either.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ class Scheduler:
         self._queue: list[tuple[Place, asyncio.Future[None]]] = []
         self._order = itertools.count()
         self._turns = 0
+        self._later: set[asyncio.Future[None]] = set()  # turns of later chunks that have a slot
         self._tickets: dict[str, Ticket] = {}
         self._virtual_s = 0.0
         self._finish_s: dict[str, float] = {}
@@ -199,9 +201,9 @@ class Scheduler:
         # The wait itself happens in a thread of the default executor: a call may take a second to end.
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
 
-    def resize(self, slots: int) -> None:
+    def resize(self, slots: int, *, reserved: int = 0) -> None:
         """Have more slots, or fewer as soon as those that are taken are free. The threads stay as many."""
-        self.slots = slots
+        self.slots, self._reserved = slots, reserved
         self._dispatch()
 
     def enqueue(self, place: Place, turn: asyncio.Future[None]) -> None:
@@ -214,9 +216,9 @@ class Scheduler:
         if not turn.done():
             self._drop(turn)
         elif call is None or call.done():
-            self._free()
+            self._free(turn)
         else:
-            call.add_done_callback(self._free)
+            call.add_done_callback(lambda _: self._free(turn))
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Hand a call to the threads. If it raises what no call should, the engine is dead."""
@@ -240,22 +242,25 @@ class Scheduler:
             self._turns += 1
             self._queue.remove(entry)
             self.running += 1
+            if not entry[0].first:
+                self._later.add(entry[1])
             entry[1].set_result(None)
 
     def _next(self) -> tuple[Place, asyncio.Future[None]] | None:
         """Whose turn it is, if anybody's."""
-        waiting = self._queue
-        if self.running >= self.slots - self._reserved:
+        waiting, unreserved = self._queue, self.slots - self._reserved
+        if self.running >= unreserved:
             waiting = [entry for entry in waiting if entry[0].first]
-        if waiting and (self._turns + 1) % OLDEST_EVERY == 0:
+        if waiting and (self._turns + 1) % OLDEST_EVERY == 0 and len(self._later) < unreserved:
             return min(self._queue, key=lambda entry: entry[0].order)
         return min(waiting, default=None)
 
     def _drop(self, turn: asyncio.Future[None]) -> None:
         self._queue = [entry for entry in self._queue if entry[-1] is not turn]
 
-    def _free(self, _: object = None) -> None:
+    def _free(self, turn: asyncio.Future[None]) -> None:
         self.running -= 1
+        self._later.discard(turn)
         # In the loop's next turn, so that whoever has just ended a call can ask for the next one first: all
         # requests would else be half done before any is whole, each with its encoder's output in memory.
         asyncio.get_running_loop().call_soon(self._dispatch)

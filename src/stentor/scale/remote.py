@@ -5,7 +5,8 @@
 
 As many chunks are sent as the replicas have slots, and half as many again: so no slot waits for the next one,
 and what waits, waits here, where a replica that has just come gets its share and a clip goes before the later
-chunks of long files.
+chunks of long files. Beside these first chunks are sent at once, up to another half: replicas keep slots for
+them and compute them first.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ log = structlog.get_logger()
 
 DEPTH = 1.5
 """Chunks that replicas hold for each of their slots."""
+
+FIRST_DEPTH = 0.5
+"""First chunks that they may hold beside these, for each slot."""
 
 ATTEMPTS = 3
 """Replicas that a chunk may lose. One that kills every engine it meets is given up after so many."""
@@ -232,7 +236,9 @@ class RemoteEngine:
         self._heard_s = time.monotonic()
         self._states = {state.replica_id: state for state in states}
         slots = sum(state.info.slots for state in states if state.health.alive)
-        self._scheduler.resize(math.ceil(DEPTH * (slots or self._info.slots)))
+        slots = slots or self._info.slots
+        reserved = math.ceil(FIRST_DEPTH * slots)
+        self._scheduler.resize(math.ceil(DEPTH * slots) + reserved, reserved=reserved)
 
 
 async def _next(ticket: Ticket, stream: Stream, limit_s: float | None = None) -> News | None:

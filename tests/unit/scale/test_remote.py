@@ -17,6 +17,8 @@ from stentor.scale.remote import ATTEMPTS, RemoteEngine
 from stentor.scale.replica import WAITING_AUDIO, EngineReplica
 from stentor.types import (
     SAMPLE_RATE,
+    Chunk,
+    DecodeOptions,
     EngineOutput,
     EngineReport,
     EngineRequest,
@@ -78,6 +80,11 @@ def text(outputs: Sequence[EngineOutput]) -> str:
 
 def seconds(count: float) -> Samples:
     return np.full(round(count * SAMPLE_RATE), 0.01, np.float32)
+
+
+def later_chunk(engine_id: str, samples: Samples, *, request_id: str | None = None) -> EngineRequest:
+    """A chunk of a long file that is not its first."""
+    return EngineRequest(engine_id, request_id or engine_id, Chunk(1, 0, samples), DecodeOptions())
 
 
 @pytest.mark.parametrize("told", [0, 1, 3])
@@ -197,7 +204,8 @@ async def test_what_replicas_have_no_slots_for_waits_at_the_server(make_request:
     busy = FakeEngine(spoken, slots=2)
     busy.gate.clear()
     async with remote(busy) as (engine, replicas):
-        tasks = [asyncio.create_task(heard(engine, make_request(f"r-{n}", seconds(2)))) for n in range(8)]
+        chunks = [later_chunk(f"r-{n}", seconds(2)) for n in range(8)]
+        tasks = [asyncio.create_task(heard(engine, chunk)) for chunk in chunks]
         await until(lambda: engine.health().queued == 6)
         assert len(replicas.calls) == 3
         await until(lambda: replicas.waiting_s[-1] == 5 * 2)
@@ -207,6 +215,20 @@ async def test_what_replicas_have_no_slots_for_waits_at_the_server(make_request:
         await asyncio.gather(*tasks)
         await until(lambda: replicas.waiting_s[-1] == 0)
         assert (await replicas.living["r0"].record_autoscaling_stats()) == {WAITING_AUDIO: 0}
+
+
+async def test_a_clip_is_sent_at_once_beside_a_long_file(make_request: Requests) -> None:
+    busy = FakeEngine(spoken, slots=4)
+    busy.gate.clear()
+    async with remote(busy) as (engine, replicas):
+        chunks = [later_chunk(f"long-{n}", seconds(1), request_id="long") for n in range(9)]
+        tasks = [asyncio.create_task(heard(engine, chunk)) for chunk in chunks]
+        await until(lambda: len(replicas.calls) == 6)
+        tasks.append(asyncio.create_task(heard(engine, make_request("clip", seconds(1)))))
+        await until(lambda: len(replicas.calls) == 7)
+        assert replicas.calls[-1][2].request_id.endswith("clip")
+        busy.gate.set()
+        await asyncio.gather(*tasks)
 
 
 async def test_a_replica_that_comes_gets_what_waits(make_request: Requests) -> None:

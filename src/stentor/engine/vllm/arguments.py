@@ -7,6 +7,9 @@ from typing import Any
 
 from stentor.errors import SetupError
 
+URGENT = -1
+"""The priority, in vLLM's sense, of what goes first; of all else it is 0."""
+
 OURS = ("model", "logits_processors", "logprobs_mode", "skip_tokenizer_init")
 """Arguments that the engine cannot do without as it sets them."""
 

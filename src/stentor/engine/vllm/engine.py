@@ -1,7 +1,8 @@
 """vLLM behind the five verbs: its own scheduler batches, and before it stands the fair queue of all engines.
 
-The queue has as many slots as vLLM advances passes, so that vLLM's slots are full and nothing waits behind
-them: what waits, waits here, where a clip goes before the chunks of a long file.
+The queue has as many slots as vLLM has rows, so that these are full and nothing waits behind them: what
+waits, waits here, where a clip goes before the chunks of a long file. Some rows are left free for clips, and
+while a clip is in one no later chunk's window is begun (`lanes.py`).
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ class VllmEngine:
     ) -> None:
         self._runtime = runtime
         self._ear = make_ear(self._answered)
-        self._scheduler = Scheduler(runtime.slots, "stentor-engine")
+        self._scheduler = Scheduler(runtime.slots, "stentor-engine", reserved=runtime.reserved)
         self._running: set[asyncio.Future[Answer]] = set()
         self._info = EngineInfo(
             engine="vllm",
             model=model,
             languages=self._ear.languages,
-            slots=runtime.slots,
+            slots=runtime.slots - runtime.reserved,
             translates=translates,
             words=False,
             logprobs=logprobs,
@@ -103,7 +104,7 @@ class VllmEngine:
         """Run a pass of vLLM in a slot; whoever leaves before its end aborts it."""
         self._runtime.watch(self._notice_death)
         async with ticket.slot():
-            running = asyncio.ensure_future(self._run(ticket.request.id, prepare))
+            running = asyncio.ensure_future(self._run(ticket, prepare))
             self._running.add(running)
             running.add_done_callback(self._autopsy)
             try:
@@ -114,8 +115,8 @@ class VllmEngine:
             raise EngineError(f"vLLM gave up {ticket.request.id}")
         return answer
 
-    async def _run(self, request_id: str, prepare: Callable[[], Awaitable[Ask]]) -> Answer:
-        return await self._runtime.answer(request_id, await prepare())
+    async def _run(self, ticket: Ticket, prepare: Callable[[], Awaitable[Ask]]) -> Answer:
+        return await self._runtime.answer(ticket.request.id, await prepare(), urgent=ticket.urgent)
 
     def _autopsy(self, running: asyncio.Future[Answer]) -> None:
         self._running.discard(running)

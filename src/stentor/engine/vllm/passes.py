@@ -95,6 +95,11 @@ class Runtime(Protocol):
         ...
 
     @property
+    def reserved(self) -> int:
+        """How many of these are for first chunks alone."""
+        ...
+
+    @property
     def failure(self) -> str | None:
         """Why it is dead; from memory."""
         ...
@@ -112,8 +117,13 @@ class Runtime(Protocol):
         """Compute a prompt's features, in another thread."""
         ...
 
-    async def answer(self, request_id: str, ask: Ask) -> Answer:
+    async def answer(self, request_id: str, ask: Ask, *, urgent: bool) -> Answer:
         """Run one pass; a cancel aborts it.
+
+        Args:
+            request_id: What `abort` knows it by.
+            ask: The pass.
+            urgent: Whether it goes before those that are not.
 
         Raises:
             EngineError: vLLM refuses the pass, or is dead.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from stentor.engine.vllm.arguments import engine_arguments
+from stentor.engine.vllm.arguments import URGENT, engine_arguments
 from stentor.engine.vllm.passes import Answer, Ask, SpeechModel
 from stentor.engine.vllm.timestamps import CONFIG, WANTED
 from stentor.errors import EngineError, ModelError, SetupError
@@ -40,6 +41,11 @@ CPU_ARGUMENTS = {
 }
 """What else suits a CPU."""
 
+CLIP_ROWS_EVERY = 4
+"""For so many chunks there is a row more, which later chunks of long files leave free for clips."""
+
+LANES = "stentor.engine.vllm.lanes.LaneScheduler"
+
 GRAMMAR = "stentor.engine.vllm.grammar:TimestampGrammar"
 
 CLOSE_TIMEOUT_S = 10.0
@@ -54,7 +60,7 @@ class VllmRuntime:
 
     Args:
         directory: The model, as Hugging Face lays it out.
-        max_batch: Passes advanced at once.
+        max_batch: Passes advanced at once; for first chunks there are some rows more.
         given: The operator's engine arguments.
         landmarks: For the timestamp grammar: `eot`, `begin` and `barred` tokens; None where there is none.
 
@@ -84,7 +90,9 @@ class VllmRuntime:
             ) from error
         ours: dict[str, Any] = {
             "model": str(directory),
-            "max_num_seqs": max_batch,
+            "max_num_seqs": max_batch + math.ceil(max_batch / CLIP_ROWS_EVERY),
+            "scheduling_policy": "priority",
+            "scheduler_cls": LANES,
             "limit_mm_per_prompt": {"audio": 1},
             # It would keep 4 GB of features, by what is in them; no chunk comes twice.
             "mm_processor_cache_gb": 0,
@@ -110,11 +118,17 @@ class VllmRuntime:
             raise SetupError(f"vLLM does not start with {dict(given)}: {error}") from error
         except Exception as error:  # the core's end comes as RuntimeError, a bad weight file as anything
             raise ModelError(f"vLLM cannot load {directory}: {error}") from error
+        self._slots = int(self._llm.vllm_config.scheduler_config.max_num_seqs)
+        self._reserved = max(0, self._slots - max_batch)
         _log_as_everybody()
 
     @property
     def slots(self) -> int:
-        return int(self._llm.vllm_config.scheduler_config.max_num_seqs)
+        return self._slots
+
+    @property
+    def reserved(self) -> int:
+        return self._reserved
 
     @property
     def failure(self) -> str | None:
@@ -151,7 +165,7 @@ class VllmRuntime:
         (rendered,) = await self._llm.renderer.render_cmpl_async([parsed])
         return rendered
 
-    async def answer(self, request_id: str, ask: Ask) -> Answer:
+    async def answer(self, request_id: str, ask: Ask, *, urgent: bool) -> Answer:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -168,7 +182,9 @@ class VllmRuntime:
         )
         output: Any = None
         try:
-            async for told in self._llm.generate(ask.prompt, params, request_id):
+            # Also without lanes, should the operator not want them: the policy is vLLM's own.
+            priority = URGENT if urgent else 0
+            async for told in self._llm.generate(ask.prompt, params, request_id, priority=priority):
                 output = told
         except Exception as error:  # whatever vLLM finds wrong with a pass
             raise EngineError(f"vLLM: {error}") from error
