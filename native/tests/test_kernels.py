@@ -57,9 +57,7 @@ def in_8_bits(weight: Floats) -> Floats:
     """What a weight in 8 bits stands for: groups of 128 inputs, each with its output's own scale."""
     groups = [weight[:, first : first + 128] for first in range(0, weight.shape[1], 128)]
     scales = [np.maximum(np.abs(group).max(1, keepdims=True) / 127, 1e-30) for group in groups]
-    return np.hstack(
-        [np.rint(group / scale) * scale for group, scale in zip(groups, scales, strict=True)]
-    )
+    return np.hstack([np.rint(group / scale) * scale for group, scale in zip(groups, scales, strict=True)])
 
 
 @pytest.mark.parametrize("rows", [1, 2, 11, 12, 13, 24, 25, 96])

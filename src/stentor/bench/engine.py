@@ -160,7 +160,7 @@ def measure_limits(plan: EnginePlan) -> Iterator[Record]:
     import stentor_native
 
     batch = max(plan.batches)
-    engine, _ = _load(plan, "native bfloat16", batch)  # whose products are those that the limit is measured with
+    engine, _ = _load(plan, "native bfloat16", batch)  # the limit is that of its products
     assert isinstance(engine, NativeEngine)
     threads = engine.threads
     operations, read = stentor_native.measure_limits("auto", threads)
