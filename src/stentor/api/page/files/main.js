@@ -62,7 +62,7 @@ function take(event) {
   if (event.type === "transcript.text.segment") {
     const atEnd = innerHeight + scrollY >= document.body.scrollHeight - 4;
     transcript.add(event);
-    progress(player.durationS && event.end / player.durationS);
+    heard();
     part("downloads").hidden = false;
     part("keys-hint").hidden = !player.playable;
     if (atEnd) scrollTo(0, document.body.scrollHeight);
@@ -87,7 +87,7 @@ function uploaded(share) {
   progress(share);
   if (share === 1) {
     part("state").textContent = "Listening";
-    progress(null);
+    heard();
     status.look();
   }
 }
@@ -128,6 +128,12 @@ function swap(from, to) {
 function summary(seconds) {
   if (!transcript.segments.length) return "Nothing was said in it.";
   return `${length(whole.duration)} heard in ${length(seconds)}, ${pace(whole.duration / seconds)}`;
+}
+
+/** Show how far the text reaches into the file, whose length the browser may find out after its first words came. */
+function heard() {
+  const end = transcript.segments.at(-1)?.end;
+  progress(end && player.durationS ? end / player.durationS : null);
 }
 
 /** Show how far it has come, 0 to 1; null where nobody knows. */
@@ -213,6 +219,7 @@ part("key-form").addEventListener("submit", (event) => {
 });
 
 transcript.addEventListener("hear", ({ detail }) => player.playFrom(detail));
+player.addEventListener("duration", () => running && transcript.segments.length && heard());
 player.addEventListener("time", ({ detail }) => transcript.mark(detail));
 recorder.addEventListener("recorded", ({ detail }) => choose(detail));
 recorder.addEventListener("refused", ({ detail }) => say(detail));

@@ -19,6 +19,7 @@ export class Player extends EventTarget {
     this.media = media;
     this.playable = true;
     media.addEventListener("loadedmetadata", () => measure(media), { once: true });
+    media.addEventListener("durationchange", () => media === this.media && this.dispatchEvent(new Event("duration")));
     media.addEventListener("error", () => this.#refuse(media));
     media.addEventListener("seeked", () => this.#tell(media));
     media.addEventListener("play", () => this.#follow(media));
