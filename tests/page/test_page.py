@@ -117,6 +117,32 @@ async def test_text_comes_while_the_rest_is_still_heard(
     await expect(page.get_by_role("button", name="Again")).to_be_visible()
 
 
+async def test_the_bar_knows_a_length_that_the_browser_finds_out_late(
+    visit: Open, served: Served, engine: FakeEngine, audio: Path
+) -> None:
+    page = await visit(served)
+    await page.evaluate(
+        """() => {
+          const media = HTMLMediaElement.prototype, known = Object.getOwnPropertyDescriptor(media, "duration");
+          Object.defineProperty(media, "duration", { configurable: true, get: () => NaN });
+          window.findOut = () => {
+            Object.defineProperty(media, "duration", known);
+            document.querySelector("#player audio").dispatchEvent(new Event("durationchange"));
+          };
+        }"""
+    )
+    engine.close_gate_after(2)  # the language probe and the first chunk
+    await page.set_input_files("#file", audio)
+    await expect(page.locator("#segments li")).to_have_count(2)
+    await page.wait_for_function("document.querySelector('#player audio').readyState > 0")
+    bar = page.get_by_role("progressbar")
+    assert await bar.get_attribute("value") is None
+    await page.evaluate("findOut()")
+    await expect(bar).to_have_attribute("value", re.compile(r"^[1-9]\d$"))
+    engine.gate.set()
+    await finished(page)
+
+
 async def test_a_click_on_a_word_plays_from_there_and_marks_it(
     visit: Open, served: Served, audio: Path
 ) -> None:
