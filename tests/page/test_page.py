@@ -123,7 +123,8 @@ async def test_the_bar_knows_a_length_that_the_browser_finds_out_late(
     page = await visit(served)
     await page.evaluate(
         """() => {
-          const media = HTMLMediaElement.prototype, known = Object.getOwnPropertyDescriptor(media, "duration");
+          const media = HTMLMediaElement.prototype;
+          const known = Object.getOwnPropertyDescriptor(media, "duration");
           Object.defineProperty(media, "duration", { configurable: true, get: () => NaN });
           window.findOut = () => {
             Object.defineProperty(media, "duration", known);
