@@ -12,14 +12,21 @@ struct Candidate {
   float sum;
 };
 
-Beam child_of(const Candidate& candidate) {
+Beam child_of(const Candidate& candidate, int end_of_text) {
   Beam beam = *candidate.parent;
-  beam.log_probabilities.push_back(candidate.choice.log_probability);
-  beam.sum = candidate.sum;
+  beam.add(candidate.choice, end_of_text);
   return beam;
 }
 
 }  // namespace
+
+void Beam::add(const Choice& choice, int end_of_text) {
+  log_probabilities.push_back(choice.log_probability);
+  sum += choice.log_probability;
+  if (choice.token == end_of_text) return;
+  if (choice.instead_of_end) went_on.push_back(static_cast<int>(tokens.size()));
+  tokens.push_back(choice.token);
+}
 
 bool Beams::advance(const std::vector<std::vector<Choice>>& following, int end_of_text, int position) {
   std::vector<Candidate> candidates;
@@ -30,11 +37,10 @@ bool Beams::advance(const std::vector<std::vector<Choice>>& following, int end_o
   std::vector<Beam> next;
   for (const Candidate& candidate : candidates) {
     if (candidate.choice.token == end_of_text) {
-      if (static_cast<int>(ended_.size()) < width_) ended_.push_back(child_of(candidate));
+      if (static_cast<int>(ended_.size()) < width_) ended_.push_back(child_of(candidate, end_of_text));
       continue;
     }
-    Beam beam = child_of(candidate);
-    beam.tokens.push_back(candidate.choice.token);
+    Beam beam = child_of(candidate, end_of_text);
     if (position < kMaxPositions) beam.tracks[position] = static_cast<std::uint8_t>(next.size());
     next.push_back(std::move(beam));
     if (static_cast<int>(next.size()) == width_) break;

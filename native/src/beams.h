@@ -16,9 +16,12 @@ struct Beam {
   std::vector<int> tokens;               // without the prompt and the end token
   std::vector<float> log_probabilities;  // of each token, and of the end token if it was chosen
   float sum = 0.0f;                      // of log_probabilities
+  std::vector<int> went_on;              // where in `tokens` a word stands instead of a likelier end
   // In which of the slot's tracks of keys and values each position lies. A beam writes into the track of its own
   // number; what it has in common with others stays where it was written, and nothing is ever copied.
   std::vector<std::uint8_t> tracks = std::vector<std::uint8_t>(kMaxPositions);
+
+  void add(const Choice& choice, int end_of_text);
 };
 
 // The beams of a sequence. Source: openai/whisper decoding.py, BeamSearchDecoder with patience 1, and

@@ -65,7 +65,7 @@ void check_tokens(const std::vector<int>& tokens, int vocabulary, const char* wh
 }
 
 void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const EncodedAudio& audio,
-            std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
+            std::vector<int> prompt, const std::string& kind, int start, const Times& times, float temperature,
             std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent, int beams) {
   const ModelShape& shape = engine.model().shape;
   Request request;
@@ -89,7 +89,7 @@ void submit(Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& 
   request.audio = audio;
   request.prompt = std::move(prompt);
   request.start = start;
-  request.timestamps = timestamps;
+  request.times = times;
   request.temperature = temperature;
   request.seed = seed;
   request.max_tokens = max_tokens;
@@ -152,6 +152,7 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
                    })
       .def_ro("tokens", &Event::tokens)
       .def_ro("log_probabilities", &Event::log_probabilities)
+      .def_ro("went_on", &Event::went_on)
       .def_ro("no_speech_probability", &Event::no_speech_probability)
       .def_ro("probabilities", &Event::probabilities)
       .def("alignment", &alignment_of, "heads"_a);
@@ -195,14 +196,14 @@ void bind_engine(nb::module_& module, const MicroKernels* emulated) {
       .def(
           "submit",
           [](Engine& engine, std::uint64_t id, const std::optional<FloatMatrix>& mel, const AudioHold* audio,
-             std::vector<int> prompt, const std::string& kind, int start, bool timestamps, float temperature,
-             std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent, int beams) {
-            submit(engine, id, mel, audio ? audio->audio : nullptr, std::move(prompt), kind, start, timestamps,
-                   temperature, seed, max_tokens, std::move(probed), urgent, beams);
+             std::vector<int> prompt, const std::string& kind, int start, bool timestamps, int words_before,
+             float temperature, std::uint64_t seed, int max_tokens, std::vector<int> probed, bool urgent, int beams) {
+            submit(engine, id, mel, audio ? audio->audio : nullptr, std::move(prompt), kind, start,
+                   {timestamps, words_before}, temperature, seed, max_tokens, std::move(probed), urgent, beams);
           },
           "id"_a, nb::kw_only(), "mel"_a = nb::none(), "audio"_a = nb::none(), "prompt"_a, "kind"_a = "transcribe",
-          "start"_a = 0, "timestamps"_a = true, "temperature"_a = 0.0f, "seed"_a = 0, "max_tokens"_a = 224,
-          "probed"_a = std::vector<int>(), "urgent"_a = false, "beams"_a = 1)
+          "start"_a = 0, "timestamps"_a = true, "words_before"_a = 0, "temperature"_a = 0.0f, "seed"_a = 0,
+          "max_tokens"_a = 224, "probed"_a = std::vector<int>(), "urgent"_a = false, "beams"_a = 1)
       .def("abort", &Engine::abort, "ids"_a)
       .def("events", &Engine::events, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Engine::close, nb::call_guard<nb::gil_scoped_release>())

@@ -49,38 +49,19 @@ void Encoder::compute(int piece, const float* mel, EncoderState& state, Buffer<b
 
 void Encoder::product(const Dense& dense, const bf16* a, std::ptrdiff_t lda, int rows, Finish finish, void* out,
                       std::ptrdiff_t ldo, const float* addend) const {
-  Linear task;
-  task.a = a;
-  task.lda = lda;
-  task.rows = rows;
-  task.panels = dense.weight.panels();
-  task.tiles = dense.weight.tiles();
-  task.last_pair = dense.weight.pairs();
-  task.bias = dense.bias.data();
-  task.finish = finish;
-  task.out = out;
-  task.ldo = ldo;
-  task.addend = addend;
-  linear(micro_, task);
+  const PackedWeight& weight = dense.weight;
+  const LinearOutput output{rows, 0, weight.pairs(), dense.bias.data(), finish, out, ldo, addend};
+  linear(micro_, Linear{output, a, lda, weight.panels(), weight.tiles()});
 }
 
 // Contiguous rows through what may be in 8 bits.
 void Encoder::product(const Dense& dense, const bf16* a, std::ptrdiff_t inputs, int rows, QuantizedRows& space,
                       Finish finish, void* out, std::ptrdiff_t ldo) const {
-  if (dense.quantized.groups() == 0) return product(dense, a, inputs, rows, finish, out, ldo);
+  const QuantizedWeight& weight = dense.quantized;
+  if (weight.groups() == 0) return product(dense, a, inputs, rows, finish, out, ldo);
   quantize(a, inputs, rows, static_cast<int>(inputs), space.values.data(), space.ranges.data());
-  QuantizedLinear task;
-  task.a = space.values.data();
-  task.ranges = space.ranges.data();
-  task.rows = rows;
-  task.panels = dense.quantized.panels();
-  task.groups = dense.quantized.groups();
-  task.last_pair = dense.quantized.pairs();
-  task.bias = dense.bias.data();
-  task.finish = finish;
-  task.out = out;
-  task.ldo = ldo;
-  linear(micro_, task);
+  const LinearOutput output{rows, 0, weight.pairs(), dense.bias.data(), finish, out, ldo};
+  linear(micro_, QuantizedLinear{output, space.values.data(), space.ranges.data(), weight.panels(), weight.groups()});
 }
 
 void Encoder::convolve(const float* mel, EncoderState& state) {

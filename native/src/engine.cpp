@@ -283,18 +283,13 @@ void Engine::read_row(int index) {
   const int beam = logits_rows_[index].beam;
   if (sequence.searches()) {
     sequence.following[beam] =
-        grammar_.likeliest(logits, sequence.beams.live()[beam].tokens, request.timestamps, sequence.beams.width() + 1);
+        grammar_.likeliest(logits, sequence.beams.live()[beam].tokens, request.times, sequence.beams.width() + 1);
     return;
   }
   Beam& only = sequence.beams.only();
-  const Choice choice = grammar_.choose(logits, only.tokens, request.timestamps, request.temperature, sequence.random);
-  only.log_probabilities.push_back(choice.log_probability);
-  if (choice.token == grammar_.vocabulary().end_of_text) {
-    sequence.done = true;
-    return;
-  }
-  only.tokens.push_back(choice.token);
-  sequence.done = sequence.is_full();
+  const Choice choice = grammar_.choose(logits, only.tokens, request.times, request.temperature, sequence.random);
+  only.add(choice, grammar_.vocabulary().end_of_text);
+  sequence.done = choice.token == grammar_.vocabulary().end_of_text || sequence.is_full();
 }
 
 // Chooses among what all beams of a sequence could become.

@@ -20,12 +20,12 @@ enum class Kind {
 struct Request {
   std::uint64_t id = 0;
   Kind kind = Kind::transcribe;
-  Buffer<float> mel;         // float [mels][kMelFrames], or empty where `audio` is given
-  EncodedAudio audio;        // an earlier answer's
-  bool urgent = false;       // which lane it takes; see Engine::run
-  std::vector<int> prompt;   // 1 to kMaxPositions tokens; prompts of any lengths share a batch
-  int start = 0;             // index in the prompt of the start of the transcript, where no-speech is read
-  bool timestamps = true;    // whether the timestamp grammar holds
+  Buffer<float> mel;        // float [mels][kMelFrames], or empty where `audio` is given
+  EncodedAudio audio;       // an earlier answer's
+  bool urgent = false;      // which lane it takes; see Engine::run
+  std::vector<int> prompt;  // 1 to kMaxPositions tokens; prompts of any lengths share a batch
+  int start = 0;            // index in the prompt of the start of the transcript, where no-speech is read
+  Times times;
   float temperature = 0.0f;  // 0: the likeliest, by beams if there is more than one; else drawn
   int beams = 1;
   std::uint64_t seed = 0;  // of the draws at other temperatures
@@ -41,6 +41,7 @@ struct Event {
   EncodedAudio audio;                    // of what finished, for a further request on the same chunk
   std::vector<int> tokens;               // of the transcript, without the end token
   std::vector<float> log_probabilities;  // of each token, and of the end token if the model chose it
+  std::vector<int> went_on;              // where in `tokens` a word stands instead of a likelier end
   float no_speech_probability = 0.0f;
   std::vector<float> probabilities;  // probe: of `probed`, summing to 1; align: of each prompt token but the first
   std::vector<float> alignment;      // align: float [prompt][alignment heads][kFrames], raw scores
@@ -84,6 +85,7 @@ struct Sequence {
     Beam won = searches() ? beams.best() : std::move(beams.only());
     answer.tokens = std::move(won.tokens);
     answer.log_probabilities = std::move(won.log_probabilities);
+    answer.went_on = std::move(won.went_on);
   }
 
  private:

@@ -53,6 +53,9 @@ class Event:
     def log_probabilities(self) -> list[float]:
         """Of each token, and of the end if the model chose it."""
     @property
+    def went_on(self) -> list[int]:
+        """Where in `tokens` a word stands although the end was likelier: `words_before` barred it."""
+    @property
     def no_speech_probability(self) -> float: ...
     @property
     def probabilities(self) -> list[float]:
@@ -103,6 +106,7 @@ class Engine:
         kind: Literal["transcribe", "probe", "align"] = "transcribe",
         start: int = 0,
         timestamps: bool = True,
+        words_before: int = 0,
         temperature: float = 0.0,
         seed: int = 0,
         max_tokens: int = 224,
@@ -119,6 +123,7 @@ class Engine:
             kind: What is asked.
             start: Index in the prompt of the start of the transcript.
             timestamps: Whether the timestamp grammar holds.
+            words_before: A timestamp. A segment that begins before it has words: the transcript does not end there.
             temperature: 0 takes the likeliest, others draw.
             seed: Of the draws at other temperatures.
             max_tokens: Of the transcript.

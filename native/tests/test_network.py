@@ -6,7 +6,7 @@ of the encoder's output (PyTorch's bfloat16 encoder is at 2 %), and within a few
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -68,11 +68,11 @@ def make_engine(kernels, tensors):
     """Engines over the random network; closed at the end."""
     engines = []
 
-    def make(backend: str, max_batch: int = 4, **options):
+    def make(backend: str, max_batch: int = 4, suppressed: Sequence[int] = (1, 2, 650), **options):
         vocabulary = kernels.Vocabulary()
         vocabulary.size, vocabulary.end_of_text = VOCABULARY, END
         vocabulary.no_timestamps, vocabulary.timestamp_begin = NO_TIMESTAMPS, BEGIN
-        vocabulary.suppressed, vocabulary.suppressed_at_begin = [1, 2, 650], [5, END]
+        vocabulary.suppressed, vocabulary.suppressed_at_begin = list(suppressed), [5, END]
         vocabulary.no_speech = 605
         engine = kernels.Engine(
             tensors, mels=MELS, width=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, vocabulary=vocabulary,
@@ -281,6 +281,33 @@ def test_sampling_is_the_same_for_a_seed_and_differs_between_seeds(make_engine, 
         for seed in (1, 1, 2)
     ]
     assert said[0] == said[1] != said[2]
+
+
+def test_times_follow_whispers_rules_and_what_begins_before_a_time_has_words(make_engine, mels) -> None:
+    all_but_two_words_and_the_end = [token for token in range(BEGIN) if token not in (33, 123, END)]
+    engine = make_engine("avx512", suppressed=all_but_two_words_and_the_end)
+    audio, limit = one(engine, mel=mels[0], prompt=[3], max_tokens=1).audio, BEGIN + 85
+
+    def drawn(seed: int, **options):
+        return one(engine, audio=audio, prompt=[3], temperature=1.0, seed=seed, max_tokens=60, **options)
+
+    def ends_in_a_pair(event) -> bool:
+        ended = len(event.log_probabilities) > len(event.tokens)
+        return ended and len(event.tokens) > 1 and BEGIN <= event.tokens[-2] <= event.tokens[-1] < limit
+
+    free, bound = ([drawn(seed, words_before=before) for seed in range(60)] for before in (0, limit))
+    for tokens in (event.tokens for event in [*free, *bound]):
+        times = [token for token in tokens if token >= BEGIN]
+        assert tokens[0] in range(BEGIN, BEGIN + 51)
+        assert times == sorted(times)
+        assert all(min(tokens[at : at + 3]) < BEGIN for at in range(len(tokens) - 2))
+    assert not any(event.went_on for event in free)
+    assert all(
+        event.tokens[at] < END <= BEGIN <= event.tokens[at - 1] for event in bound for at in event.went_on
+    )
+    assert any(event.went_on for event in bound)
+    assert any(map(ends_in_a_pair, free))
+    assert not any(map(ends_in_a_pair, bound))
 
 
 def test_an_abort_ends_what_runs_and_what_waits(make_engine, mels) -> None:

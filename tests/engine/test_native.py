@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from stentor.engine.native import NativeEngine
 from stentor.errors import EngineAborted
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, EngineRequest, Samples
+from support.audio import speech
 from support.hearing import heard, words
 from support.native import skip_unless_native
 from support.waiting import until
@@ -52,6 +54,16 @@ async def test_the_probe_and_the_transcript_share_the_encoder(
     again = EngineRequest("r", "r", probe.chunk, make_request("r", language="en").options)
     assert words(await heard(base, again)) == TWO_CITIES_WORDS
     assert base.statistics["encoded"] == encoded
+
+
+async def test_a_sentence_that_is_cut_off_is_heard_in_the_same_window(
+    base: NativeEngine, make_request: Requests, two_cities: Path
+) -> None:
+    """Left to itself, base ends after "everything before us" and leaves three seconds for another window."""
+    audio = speech(two_cities)[: round(27.5 * SAMPLE_RATE)]
+    said = words(await heard(base, make_request("r", audio, language="en")))
+    assert "we had nothing before us we were all going direct to heaven we were all going" in said
+    assert base.statistics["encoded"] == 1
 
 
 async def test_an_abort_while_decoding_frees_the_slot_and_the_next_result_is_right(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stentor.engine.windows import Decoded, convincing
+from stentor.engine.windows import Decoded, convincing, read_window
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest
 from stentor.whisper.tokenizer import WhisperTokenizer
@@ -111,3 +111,52 @@ async def test_nobody_is_asked_about_a_window_that_is_beyond_doubt(tokenizer: Wh
     asked, asked_from = listened(0.0)
     assert await believed(tokenizer, asked, {0.0: (" Well, yes.", -0.3)}, no_speech_prob=0.1) == 0.0
     assert asked_from == []
+
+
+def cut_off(tokenizer: WhisperTokenizer) -> Decoded:
+    """Three segments, before the last two of which the model would have ended."""
+    stamp = tokenizer.timestamp
+    first = [stamp(0.0), *tokenizer.encode(" Well, yes."), stamp(2.0)]
+    second = [stamp(2.0), *tokenizer.encode(" And so on,"), stamp(6.0)]
+    third = [stamp(6.0), *tokenizer.encode(" Thank you."), stamp(9.0)]
+    tokens = [*first, *second, *third]
+    went_on = [len(first) + 1, len(first) + len(second) + 1]
+    return Decoded(tokens, 0.0, -0.2, 0.1, logprobs=[-0.2] * len(tokens), went_on=went_on)
+
+
+@pytest.mark.parametrize(
+    ("speech_after_s", "said", "asked_at"),
+    [
+        ({2.0: 3.0, 6.0: 2.0}, " Well, yes. And so on, Thank you.", [6.0]),
+        ({2.0: 3.0, 6.0: 0.0}, " Well, yes. And so on,", [6.0, 2.0]),
+        ({2.0: 0.1, 6.0: 0.0}, " Well, yes.", [6.0, 2.0]),
+    ],
+)
+async def test_words_past_the_end_are_believed_where_somebody_speaks(
+    tokenizer: WhisperTokenizer, speech_after_s: dict[float, float], said: str, asked_at: list[float]
+) -> None:
+    asked_from: list[float] = []
+
+    async def listen(offset_s: float) -> float:
+        asked_from.append(offset_s)
+        return speech_after_s[offset_s]
+
+    async def decode(temperature: float) -> Decoded:
+        return cut_off(tokenizer)
+
+    decoded = await convincing(tokenizer, replace(request(), speech_s=listen), decode)
+    assert decoded is not None
+    assert tokenizer.decode(decoded.tokens) == said
+    assert asked_from == asked_at
+    # As if it had ended by itself: one time at the end, so that the rest is not heard again.
+    window = read_window(tokenizer, decoded, 30.0, offset_s=0.0, logprobs=True)
+    assert window.seek_s == 30.0
+    assert len(decoded.logprobs) == len(decoded.tokens)
+    assert decoded.avg_logprob == pytest.approx(-0.2, abs=0.05)
+
+
+async def test_words_past_the_end_stay_where_nobody_listens(tokenizer: WhisperTokenizer) -> None:
+    async def decode(temperature: float) -> Decoded:
+        return cut_off(tokenizer)
+
+    assert await convincing(tokenizer, request(), decode) == cut_off(tokenizer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from stentor.types import EngineOutput, EngineRequest
@@ -21,7 +21,8 @@ MIN_WINDOW_S = 0.5
 class Decoded:
     """One pass of the decoder over a window.
 
-    `logprobs` has one entry for each token, or none where the engine did not keep them.
+    `logprobs` has one entry for each token, or none where the engine did not keep them. `went_on` says which
+    tokens begin what the model would have left for another window, had it been free to end there.
     """
 
     tokens: Sequence[int]
@@ -29,6 +30,14 @@ class Decoded:
     avg_logprob: float
     no_speech_prob: float
     logprobs: Sequence[float] = ()
+    went_on: Sequence[int] = ()
+
+    def before(self, place: int) -> Decoded:
+        """The pass as if it had ended before that token."""
+        # The end counts as a token. Source: openai/whisper decoding.py, avg_logprobs.
+        tokens, logprobs = self.tokens[:place], self.logprobs[:place]
+        avg_logprob = sum(logprobs) / (place + 1)
+        return replace(self, tokens=tokens, logprobs=logprobs, avg_logprob=avg_logprob, went_on=())
 
 
 async def hear(
@@ -101,7 +110,7 @@ async def convincing(
     asked = request.options.temperature
     tried: list[tuple[bool, float, Decoded]] = []
     for temperature in (asked,) if asked > 0 else rules.RISING_TEMPERATURES:
-        decoded = await decode(temperature)
+        decoded = await _without_dreamt_end(tokenizer, request, await decode(temperature), offset_s)
         text = tokenizer.decode(decoded.tokens)
         doubt = rules.doubt(text, decoded.avg_logprob)
         if not tried and await _nobody_speaks(request, text, decoded, doubt, offset_s):
@@ -112,6 +121,24 @@ async def convincing(
         if temperature < rules.RISING_TEMPERATURES[-1] and asked == 0:
             request.report.fallbacks.append(doubt)
     return max(tried, key=lambda attempt: attempt[:2])[2]
+
+
+async def _without_dreamt_end(
+    tokenizer: WhisperTokenizer, request: EngineRequest, decoded: Decoded, offset_s: float
+) -> Decoded:
+    """Leave out what the model wrote past the end that it wanted, where nobody speaks there.
+
+    It ends so where a segment is cut off, but sometimes also before music or a hum, and then dreams over
+    them.
+    """
+    if request.speech_s is None:
+        return decoded
+    for place in reversed(decoded.went_on):
+        begin = place - 1  # the time at which the segment begins, behind the one at which the last one ends
+        if await request.speech_s(offset_s + tokenizer.seconds(decoded.tokens[begin])) >= rules.CLICK_S:
+            break
+        decoded = decoded.before(begin)
+    return decoded
 
 
 async def _nobody_speaks(
