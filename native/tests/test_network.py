@@ -117,7 +117,7 @@ def test_encoder_in_8_bits(make_engine, mels, encoded) -> None:
     plain = relative_error(
         one(make_engine("avx512"), mel=mels[0], prompt=[3], max_tokens=1).audio.numpy(), encoded[0]
     )
-    assert plain < error < 0.04
+    assert plain < error < 0.02
 
 
 def test_tiles_do_without_8_bits(make_engine) -> None:
