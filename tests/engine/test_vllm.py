@@ -6,6 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +121,18 @@ def answer(
     *,
     logprob: float = -0.2,
     no_speech: float = 0.01,
+    end: float = -10.0,
 ) -> Answer:
-    """As vLLM would tell it: the logprobs of the tokens, and no-speech's where it was asked for."""
+    """As vLLM would tell it: the logprobs of the tokens, and those of no-speech and the end."""
     token = no_speech_token(tokenizer)
     assert token is not None
     tokens = [*tokens, tokenizer.eot]
-    told = {token: math.log(no_speech)}
+    told = {token: math.log(no_speech), tokenizer.eot: end}
     prompt = ask.prompt["decoder_prompt"]["prompt_token_ids"]
     return Answer(
         tokens,
         "",
-        [{each: logprob} | (told if ask.logprobs_of else {}) for each in tokens],
+        [told | {each: logprob} for each in tokens],
         [told if before == tokenizer.sot else {} for before in [-1, *prompt[:-1]]]
         if ask.prompt_logprobs
         else (),
@@ -215,6 +217,25 @@ async def test_the_rest_of_a_window_that_stops_early_is_heard_again(
     assert spans(segments) == [(" One,", 0, 4), (" two.", 4, 10)]
     lengths = [len(prompt["encoder_prompt"]["multi_modal_data"]["audio"][0]) for prompt in runtime.rendered]
     assert lengths == [10 * SAMPLE_RATE, 6 * SAMPLE_RATE]
+    await engine.close()
+
+
+@pytest.mark.parametrize(("end", "said"), [(-0.1, [" One,"]), (-5.0, [" One,", " two."])])
+async def test_what_stands_in_place_of_a_likelier_end_is_left_out_where_nobody_speaks(
+    multilingual: WhisperTokenizer, make_request: Requests, quiet_noise: Samples, end: float, said: list[str]
+) -> None:
+    written = [*saying(multilingual, " One,", 0, 4), *saying(multilingual, " two.", 4, 6)]
+    runtime = FakeRuntime(lambda ask: answer(multilingual, ask, written, end=end))
+    engine = whisper(multilingual, runtime)
+
+    async def nobody(from_s: float) -> float:
+        return 0.0
+
+    request = replace(make_request("r", quiet_noise, language="en"), speech_s=nobody)
+    assert [segment.text for segment in await heard(engine, request)] == said
+    (_, ask) = runtime.asked[0]
+    assert ask.words_before == multilingual.timestamp(9.5)
+    assert len(runtime.asked) == 1
     await engine.close()
 
 
@@ -398,16 +419,17 @@ async def test_what_another_model_cannot_do_is_the_callers_to_mend(
 @pytest.mark.parametrize(
     ("written", "left"),
     [
-        ([], Room(100, 100, 100 + MAX_INITIAL_STEPS + 1)),
-        ([100], Room(0, 200, 200)),  # after the first timestamp comes text
-        ([100, 5], Room(0, 101, 200)),  # then text, or a later timestamp
-        ([100, 5, 120], Room(90, 120, 200)),  # a segment ends: its pair, or the end
-        ([100, 5, 120, 120], Room(0, 200, 200)),
-        ([100, 5, 120, 120, 6], Room(0, 121, 200)),
+        ([], Room(100, 100, 100, 100 + MAX_INITIAL_STEPS + 1)),
+        ([100], Room(0, 100, 200, 200)),  # after the first timestamp comes text, or the end
+        ([100, 5], Room(0, 100, 101, 200)),  # then text, or a later timestamp
+        ([100, 5, 120], Room(90, 100, 120, 200)),  # a segment ends: its pair, or the end
+        ([100, 5, 120, 120], Room(0, 90, 200, 200)),  # another begins, early enough to need words
+        ([100, 5, 120, 120, 6], Room(0, 100, 121, 200)),
+        ([100, 5, 120, 120, 6, 150, 150], Room(0, 100, 200, 200)),
     ],
 )
 def test_the_grammar_of_timestamps(written: list[int], left: Room) -> None:
-    assert room(written, eot=90, begin=100, end=200) == left
+    assert room(written, eot=90, begin=100, end=200, words_before=150) == left
 
 
 def test_the_operators_arguments_go_before_ours() -> None:

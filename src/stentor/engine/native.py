@@ -21,7 +21,7 @@ import structlog
 
 from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
-from stentor.engine.windows import MIN_WINDOW_S, Decoded, hear
+from stentor.engine.windows import Decoded, hear, words_before
 from stentor.errors import ModelError
 from stentor.models import ModelFiles
 from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, EngineRequest, LanguageGuess
@@ -193,15 +193,13 @@ class NativeEngine:
         """One pass of the decoder over the window that begins there."""
         request = ticket.request
         prompt = rules.prompt_tokens(self._tokenizer, request.options, multilingual=self._info.translates)
-        rest_s = request.chunk.duration_s - offset_s
         event = await self._ask(
             ticket,
             offset_s,
             prompt=prompt,
             start=prompt.index(self._tokenizer.sot),
             temperature=temperature,
-            # What the model would leave for another window it says in this one.
-            words_before=self._tokenizer.timestamp(max(0.0, rest_s - MIN_WINDOW_S)),
+            words_before=words_before(self._tokenizer, request, offset_s),
             beams=self._beam_size,
             # The same draws for the same audio, whoever else is computed.
             seed=request.chunk.index << 16 | round(offset_s * 100),

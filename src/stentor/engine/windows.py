@@ -40,6 +40,20 @@ class Decoded:
         return replace(self, tokens=tokens, logprobs=logprobs, avg_logprob=avg_logprob, went_on=())
 
 
+def words_before(tokenizer: WhisperTokenizer, request: EngineRequest, offset_s: float) -> int:
+    """The time before which a segment that begins has words: behind it nothing is left for another window.
+
+    Args:
+        tokenizer: The model's.
+        request: Whose chunk it is.
+        offset_s: Where in the chunk the window begins.
+
+    Returns:
+        A timestamp token, counted from the window's start.
+    """
+    return tokenizer.timestamp(max(0.0, request.chunk.duration_s - offset_s - MIN_WINDOW_S))
+
+
 async def hear(
     tokenizer: WhisperTokenizer,
     request: EngineRequest,

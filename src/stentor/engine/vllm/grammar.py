@@ -29,7 +29,7 @@ class TimestampGrammar(LogitsProcessor):  # type: ignore[misc]  # vLLM is not th
         self._device = device
         self._tokens = torch.arange(self._end, device=device)
         self._barred = torch.tensor(known["barred"], device=device)
-        self._written: dict[int, list[int]] = {}
+        self._written: dict[int, tuple[list[int], int]] = {}
 
     def is_argmax_invariant(self) -> bool:
         return False
@@ -43,22 +43,25 @@ class TimestampGrammar(LogitsProcessor):  # type: ignore[misc]  # vLLM is not th
         if not self._written:
             return logits
         rooms = [
-            room(written, eot=self._eot, begin=self._begin, end=self._end)
-            for written in self._written.values()
+            room(written, eot=self._eot, begin=self._begin, end=self._end, words_before=words_before)
+            for written, words_before in self._written.values()
         ]
         rows = torch.tensor(list(self._written), device=self._device)
-        text_from, stamps_from, stamps_to = torch.tensor(rooms, device=self._device).T.unsqueeze(-1)
+        text_from, text_to, stamps_from, stamps_to = torch.tensor(rooms, device=self._device).T.unsqueeze(-1)
         ruled = logits[rows]
         ruled[:, self._barred] = BARRED
         text, stamps = ruled[:, : self._begin], ruled[:, self._begin : self._end]
-        numbers = self._tokens[self._begin :]
-        text.masked_fill_(self._tokens[: self._begin] < text_from, BARRED)
-        stamps.masked_fill_((numbers < stamps_from) | (numbers >= stamps_to), BARRED)
+        words, times = self._tokens[: self._begin], self._tokens[self._begin :]
+        text.masked_fill_((words < text_from) | (words >= text_to), BARRED)
+        stamps.masked_fill_((times < stamps_from) | (times >= stamps_to), BARRED)
         text.masked_fill_((stamps.logsumexp(-1) > text.amax(-1)).unsqueeze(-1), BARRED)
         logits[rows] = ruled
         return logits
 
 
-def _written(params: SamplingParams, _prompt: list[int] | None, output: list[int]) -> list[int] | None:
-    """The list that vLLM appends a row's tokens to, where the grammar is wanted."""
-    return output if (params.extra_args or {}).get(WANTED) else None
+def _written(
+    params: SamplingParams, _prompt: list[int] | None, output: list[int]
+) -> tuple[list[int], int] | None:
+    """The list that vLLM appends a row's tokens to, where the grammar is wanted, and `words_before`."""
+    words_before = (params.extra_args or {}).get(WANTED)
+    return None if words_before is None else (output, words_before)

@@ -22,6 +22,7 @@ class Ask:
         logprobs_of: Tokens whose log-probabilities are told at each step, beside that of the one chosen.
         prompt_logprobs: How many of the likeliest tokens are told at each place of the prompt; None for none.
         timestamps: Whether the timestamp grammar holds.
+        words_before: Of that grammar; see `timestamps.room`.
     """
 
     prompt: Any
@@ -31,6 +32,7 @@ class Ask:
     logprobs_of: Sequence[int] = ()
     prompt_logprobs: int | None = None
     timestamps: bool = False
+    words_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class VllmRuntime:
             prompt_logprobs=ask.prompt_logprobs,
             detokenize=not ask.timestamps,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args={WANTED: True} if ask.timestamps else None,
+            extra_args={WANTED: ask.words_before} if ask.timestamps else None,
         )
         output: Any = None
         try:

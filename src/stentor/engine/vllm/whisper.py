@@ -14,8 +14,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from stentor.engine.scheduler import Ticket
-from stentor.engine.vllm.passes import Ask, Asked, Runtime
-from stentor.engine.windows import Decoded, hear
+from stentor.engine.vllm.passes import Answer, Ask, Asked, Runtime
+from stentor.engine.windows import Decoded, hear, words_before
 from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, LanguageGuess
 from stentor.whisper import rules
 from stentor.whisper.alignment import Alignment
@@ -89,6 +89,7 @@ class WhisperEar:
         prompt = rules.prompt_tokens(self._tokenizer, request.options, multilingual=self._multilingual)
         after_start = prompt.index(self._tokenizer.sot) + 1
         told_in_prompt = after_start < len(prompt)
+        no_speech_told = [self._no_speech] if self._no_speech is not None and not told_in_prompt else []
         prepare = partial(
             self._prepared,
             request.chunk,
@@ -99,8 +100,9 @@ class WhisperEar:
             # The same draws for the same audio.
             seed=request.chunk.index << 16 | round(offset_s * 100),
             prompt_logprobs=LIKELIEST if told_in_prompt else None,
-            logprobs_of=[self._no_speech] if self._no_speech is not None and not told_in_prompt else [],
+            logprobs_of=[self._tokenizer.eot, *no_speech_told],
             timestamps=True,
+            words_before=words_before(self._tokenizer, request, offset_s),
         )
         answer = await self._asked(ticket, prepare)
         told = answer.prompt_logprobs[after_start] if told_in_prompt else answer.logprobs[0]
@@ -114,6 +116,7 @@ class WhisperEar:
             avg_logprob=sum(logprobs) / (len(written) + 1),
             no_speech_prob=math.exp(no_speech),
             logprobs=logprobs,
+            went_on=went_on(self._tokenizer, answer),
         )
 
     async def _aligned(self, ticket: Ticket, offset_s: float, window: rules.Window) -> Alignment:
@@ -135,6 +138,17 @@ class WhisperEar:
         # tokens are put in their place again.
         decoder = {**rendered["decoder_prompt"], "prompt_token_ids": list(tokens)}
         return Ask({**rendered, "decoder_prompt": decoder}, **options)
+
+
+def went_on(tokenizer: WhisperTokenizer, answer: Answer) -> list[int]:
+    """Where a word begins a segment although the end was likelier; see `Decoded`."""
+    begin, eot, tokens = tokenizer.timestamp_begin, tokenizer.eot, answer.tokens
+    return [
+        place
+        for place in range(2, len(tokens))
+        if tokens[place] < eot and min(tokens[place - 2 : place]) >= begin
+        if answer.logprobs[place][eot] > answer.logprobs[place][tokens[place]]
+    ]
 
 
 def spread(tokenizer: WhisperTokenizer, window: rules.Window, offset_s: float) -> Alignment:
