@@ -181,13 +181,14 @@ class EngineReport:
     fallbacks: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EngineRequest:
     """One chunk on its way through an engine.
 
     `id` is what `abort` takes; `request_id` names the call it belongs to, between which an engine is fair;
-    `report` is filled in by the engine as it goes. `speech_s` asks how many seconds of speech somebody else
-    than the model hears from so many seconds of the chunk on; None where nobody listens.
+    `report` is filled in by the engine as it goes, and `options` with what it has heard of the chunk so far,
+    as said before the rest. `speech_s` asks how many seconds of speech somebody else than the model hears
+    from so many seconds of the chunk on; None where nobody listens.
     """
 
     id: str

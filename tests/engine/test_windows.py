@@ -1,4 +1,4 @@
-"""Which pass of the decoder is believed."""
+"""Which pass of the decoder is believed, and what of a chunk is heard again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stentor.engine.windows import Decoded, convincing
+from stentor.engine.windows import Decoded, convincing, hear
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest
+from stentor.whisper import rules
+from stentor.whisper.alignment import Alignment
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 
@@ -111,3 +113,70 @@ async def test_nobody_is_asked_about_a_window_that_is_beyond_doubt(tokenizer: Wh
     asked, asked_from = listened(0.0)
     assert await believed(tokenizer, asked, {0.0: (" Well, yes.", -0.3)}, no_speech_prob=0.1) == 0.0
     assert asked_from == []
+
+
+Said = tuple[str | float, ...]
+"""What a pass of the decoder writes: texts, and times from where its window begins."""
+
+
+class Decoder:
+    """Writes one text after the other; knows where each window began and what was said before it."""
+
+    def __init__(
+        self, tokenizer: WhisperTokenizer, passes: dict[float, Said], temperature: float = 0.0
+    ) -> None:
+        chunk = Chunk(0, 0, np.zeros(28 * SAMPLE_RATE, np.float32), last=True)
+        self.request = EngineRequest("r", "r", chunk, DecodeOptions(language="en", temperature=temperature))
+        self.told: dict[float, str] = {}
+        self._tokenizer = tokenizer
+        self._passes = passes
+
+    async def decode(self, offset_s: float, temperature: float) -> Decoded:
+        previous = self.request.options.previous
+        self.told[offset_s] = "".join(segment.text for segment in previous)
+        tokens: list[int] = []
+        for piece in self._passes[offset_s]:
+            tokens += (
+                self._tokenizer.encode(piece)
+                if isinstance(piece, str)
+                else [self._tokenizer.timestamp(piece)]
+            )
+        return Decoded(tokens, temperature, avg_logprob=-0.3, no_speech_prob=0.0)
+
+    async def heard(self) -> list[str]:
+        async def align(offset_s: float, window: rules.Window) -> Alignment:
+            raise AssertionError("nobody asked for words")
+
+        outputs = hear(self._tokenizer, self.request, self.decode, align)
+        return [segment.text async for output in outputs for segment in output.segments]
+
+
+async def test_a_short_rest_is_heard_with_the_sentences_before_it(tokenizer: WhisperTokenizer) -> None:
+    first: Said = (0.0, " One.", 10.0, 10.0, " Two.", 17.0, 17.0, " Thee.", 25.0, 25.0)
+    decoder = Decoder(tokenizer, {0.0: first, 17.0: (0.0, " Three.", 8.0, 8.0, " And", 11.0)})
+    assert await decoder.heard() == [" One.", " Two.", " Three.", " And"]
+    assert decoder.told == {0.0: "", 17.0: " One. Two."}
+
+
+async def test_a_rest_of_some_length_is_heard_by_itself(tokenizer: WhisperTokenizer) -> None:
+    first: Said = (0.0, " One.", 10.0, 10.0, " Two.", 17.0, 17.0)
+    decoder = Decoder(tokenizer, {0.0: first, 17.0: (0.0, " Three.", 11.0)})
+    assert await decoder.heard() == [" One.", " Two.", " Three."]
+
+
+async def test_a_rest_becomes_as_long_as_it_can(tokenizer: WhisperTokenizer) -> None:
+    first: Said = (0.0, " One.", 21.0, 21.0, " Two.", 23.0, 23.0, " Thee.", 25.0, 25.0)
+    decoder = Decoder(tokenizer, {0.0: first, 21.0: (0.0, " Two three.", 7.0)})
+    assert await decoder.heard() == [" One.", " Two three."]
+
+
+async def test_a_single_sentence_is_not_heard_twice(tokenizer: WhisperTokenizer) -> None:
+    decoder = Decoder(tokenizer, {0.0: (0.0, " One.", 25.0, 25.0), 25.0: (0.0, " Two.", 3.0)})
+    assert await decoder.heard() == [" One.", " Two."]
+
+
+async def test_nobody_goes_on_from_what_the_model_was_unsure_of(tokenizer: WhisperTokenizer) -> None:
+    passes: dict[float, Said] = {0.0: (0.0, " One.", 17.0, 17.0), 17.0: (0.0, " Two.", 11.0)}
+    decoder = Decoder(tokenizer, passes, temperature=0.8)
+    assert await decoder.heard() == [" One.", " Two."]
+    assert decoder.told == {0.0: "", 17.0: ""}

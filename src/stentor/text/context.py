@@ -8,10 +8,7 @@ from itertools import accumulate
 
 from stentor.text.seams import upto
 from stentor.types import SAMPLE_RATE, Chunk, Segment
-
-UNSURE_TEMPERATURE = 0.5
-"""What was heard at a higher one is no ground to go on from. Source: openai/whisper transcribe.py,
-prompt_reset_since."""
+from stentor.whisper.rules import is_unsure
 
 KEPT_CHARS = 2_000
 """More than any engine takes: Whisper's 223 tokens are about 900 characters of English."""
@@ -27,7 +24,7 @@ def said_after(before: Sequence[Segment], chunk: Chunk, segments: Sequence[Segme
         chunk: The chunk.
         segments: What was heard in it, in its timeline.
     """
-    if any(segment.temperature > UNSURE_TEMPERATURE for segment in segments):
+    if is_unsure(segments):
         return ()
     if chunk.after_samples:
         segments = upto(segments, chunk.duration_s - chunk.after_samples / SAMPLE_RATE)

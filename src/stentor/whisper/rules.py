@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stentor.types import DecodeOptions, Segment, TokenLogprob
@@ -35,6 +35,9 @@ LOOP_COMPRESSION = 4.0
 were between 4.1 and 45, at no-speech probabilities from 0.64 and log-probabilities up to -0.05. A text that
 somebody says three times in a window is heard with 3.1, 0.72 and -0.15."""
 
+UNSURE_TEMPERATURE = 0.5
+"""What was heard at a higher one is no ground to go on from. Source: openai/whisper transcribe.py,
+prompt_reset_since."""
 
 SUSPECT_NO_SPEECH_PROB = 0.2
 """From here on, or where the text is doubtful, a voice activity detector is asked as well. It costs 30 ms, as
@@ -116,6 +119,11 @@ def doubt(text: str, avg_logprob: float) -> str | None:
     if compression_ratio(text) > REPETITION_COMPRESSION:
         return "repetition"
     return "unsure" if avg_logprob < DOUBTFUL_LOGPROB else None
+
+
+def is_unsure(segments: Iterable[Segment]) -> bool:
+    """Whether what was heard is no ground for what follows to go on from."""
+    return any(segment.temperature > UNSURE_TEMPERATURE for segment in segments)
 
 
 def is_loop(text: str) -> bool:
