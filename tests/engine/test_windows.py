@@ -1,4 +1,4 @@
-"""Which pass of the decoder is believed."""
+"""Which pass of the decoder is believed, and what of a chunk is heard again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stentor.engine.windows import Decoded, convincing, read_window
+from stentor.engine.windows import Decoded, convincing, hear, read_window
 from stentor.models import resolve
 from stentor.types import SAMPLE_RATE, Chunk, DecodeOptions, EngineRequest
+from stentor.whisper import rules
+from stentor.whisper.alignment import Alignment
 from stentor.whisper.tokenizer import WhisperTokenizer
 
 
@@ -160,3 +162,50 @@ async def test_words_past_the_end_stay_where_nobody_listens(tokenizer: WhisperTo
         return cut_off(tokenizer)
 
     assert await convincing(tokenizer, request(), decode) == cut_off(tokenizer)
+
+
+Said = tuple[str | float, ...]
+"""What a pass of the decoder writes: texts, and times from where its window begins."""
+
+
+async def said_in(tokenizer: WhisperTokenizer, passes: dict[float, Said]) -> list[str]:
+    """What is heard of 28 s by a decoder that writes so in the windows that begin there; there are no others."""
+
+    async def decode(offset_s: float, temperature: float) -> Decoded:
+        pieces = (
+            tokenizer.encode(piece) if isinstance(piece, str) else [tokenizer.timestamp(piece)]
+            for piece in passes.pop(offset_s)
+        )
+        return Decoded([token for piece in pieces for token in piece], temperature, -0.3, 0.0)
+
+    async def align(offset_s: float, window: rules.Window) -> Alignment:
+        raise AssertionError("nobody asked for words")
+
+    chunk = Chunk(0, 0, np.zeros(28 * SAMPLE_RATE, np.float32), last=True)
+    asked = EngineRequest("r", "r", chunk, DecodeOptions(language="en"))
+    outputs = [output async for output in hear(tokenizer, asked, decode, align)]
+    assert not passes
+    return [segment.text for output in outputs for segment in output.segments]
+
+
+async def test_a_short_rest_is_heard_with_the_sentences_before_it(tokenizer: WhisperTokenizer) -> None:
+    first: Said = (0.0, " One.", 10.0, 10.0, " Two.", 17.0, 17.0, " Thee.", 25.0, 25.0)
+    passes: dict[float, Said] = {0.0: first, 17.0: (0.0, " Three.", 8.0, 8.0, " And", 11.0)}
+    assert await said_in(tokenizer, passes) == [" One.", " Two.", " Three.", " And"]
+
+
+async def test_a_rest_of_some_length_is_heard_by_itself(tokenizer: WhisperTokenizer) -> None:
+    first: Said = (0.0, " One.", 10.0, 10.0, " Two.", 17.0, 17.0)
+    passes: dict[float, Said] = {0.0: first, 17.0: (0.0, " Three.", 11.0)}
+    assert await said_in(tokenizer, passes) == [" One.", " Two.", " Three."]
+
+
+async def test_a_rest_becomes_as_long_as_it_can(tokenizer: WhisperTokenizer) -> None:
+    first: Said = (0.0, " One.", 21.0, 21.0, " Two.", 23.0, 23.0, " Thee.", 25.0, 25.0)
+    passes: dict[float, Said] = {0.0: first, 21.0: (0.0, " Two three.", 7.0)}
+    assert await said_in(tokenizer, passes) == [" One.", " Two three."]
+
+
+async def test_a_single_sentence_is_not_heard_twice(tokenizer: WhisperTokenizer) -> None:
+    passes: dict[float, Said] = {0.0: (0.0, " One.", 25.0, 25.0), 25.0: (0.0, " Two.", 3.0)}
+    assert await said_in(tokenizer, passes) == [" One.", " Two."]

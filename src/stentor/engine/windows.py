@@ -16,6 +16,14 @@ from stentor.whisper.words import with_words
 MIN_WINDOW_S = 0.5
 """A rest shorter than this is not heard again: no word fits in, and Whisper dreams over scraps."""
 
+LEAST_REST_S = 10.0
+"""What is heard again is so long at least, where it can be. Most chunks end within a sentence, and the model
+stops before it: 1 to 8 s are left. Heard alone they cost a point of the words of long English recordings
+(docs/decisions/0023-one-window.md)."""
+
+LEAST_SEEK_S = 1.0
+"""A window is final so far at least: each costs a pass of the encoder."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
@@ -62,6 +70,9 @@ async def hear(
 ) -> AsyncGenerator[EngineOutput, None]:
     """Hear a chunk: it is one window, unless the model stops before its end; then the rest is heard again.
 
+    That happens where an engine cannot have the end barred (`words_before`). The rest is then heard together
+    with the sentences before it.
+
     Args:
         tokenizer: The model's.
         request: Its `report` is told of each fallback.
@@ -78,6 +89,7 @@ async def hear(
         window = rules.Window((), rest_s)
         if decoded is not None:
             window = read_window(tokenizer, decoded, rest_s, offset_s=offset_s, logprobs=options.logprobs)
+            window = with_longer_rest(window, offset_s, duration_s)
         segments = window.segments
         if options.words and segments:
             alignment = await align(offset_s, window)
@@ -98,6 +110,26 @@ async def hear(
             yield EngineOutput(segments, duration_s)
             return
         yield EngineOutput(segments, offset_s)
+
+
+def with_longer_rest(window: rules.Window, offset_s: float, duration_s: float) -> rules.Window:
+    """The window, ended at an earlier segment where what is left behind it is shorter than `LEAST_REST_S`.
+
+    Args:
+        window: What a pass of the decoder said.
+        offset_s: Where in the chunk it begins.
+        duration_s: How long the chunk is.
+    """
+    if not MIN_WINDOW_S <= duration_s - offset_s - window.seek_s < LEAST_REST_S:
+        return window
+    later = (segment.start_s for segment in window.segments[1:])
+    begins_s = [begin_s for begin_s in later if begin_s - offset_s > LEAST_SEEK_S]
+    if not begins_s:
+        return window
+    far_enough = [begin_s for begin_s in begins_s if duration_s - begin_s >= LEAST_REST_S]
+    end_s = far_enough[-1] if far_enough else begins_s[0]
+    kept = tuple(segment for segment in window.segments if segment.start_s < end_s)
+    return rules.Window(kept, end_s - offset_s)
 
 
 async def convincing(
