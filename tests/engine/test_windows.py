@@ -169,7 +169,7 @@ Said = tuple[str | float, ...]
 
 
 async def said_in(tokenizer: WhisperTokenizer, passes: dict[float, Said]) -> list[str]:
-    """What is heard of 28 s by a decoder that writes so in the windows that begin there; there are no others."""
+    """What is heard of 28 s by a decoder that writes so in the windows that begin there, and no others do."""
 
     async def decode(offset_s: float, temperature: float) -> Decoded:
         pieces = (
