@@ -49,9 +49,13 @@ class Roster:
         self._ours[stream] = replica_id
 
     def told(self, stream: Stream, state: ReplicaState) -> None:
-        """A replica has told of a call, which it may have in another's stead, and how it is."""
+        """A replica has told of a call, which it may have in another's stead, and how it is.
+
+        One that ends what it has, and takes nothing more, is in no survey and does not come back by it.
+        """
         self._ours[stream] = state.replica_id
-        self._states[state.replica_id] = state
+        if state.replica_id in self._states:
+            self._states[state.replica_id] = state
 
     def ended(self, stream: Stream) -> None:
         """A call is over."""
@@ -73,7 +77,7 @@ class Roster:
         ours = Counter(self._ours.values())
 
         def load(state: ReplicaState) -> tuple[float, float]:
-            busy = ours[state.replica_id] + self._others.get(state.replica_id, 0)
+            busy = ours[state.replica_id] + self._others[state.replica_id]
             return busy / state.info.slots, random.random()
 
         return min(alive, key=load).replica_id if alive else None
