@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.request_queue import PriorityRequestQueue
+from vllm.v1.core.sched.scheduler import Scheduler
 
 from stentor.engine.vllm import lanes
 from stentor.engine.vllm.arguments import URGENT
@@ -39,16 +42,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-@pytest.fixture
-def scheduler(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> lanes.LaneScheduler:
-    """The lanes over a scheduler that only tells which passes it sees waiting."""
+@pytest.fixture(params=[False, True])
+def scheduler(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> lanes.LaneScheduler:
+    """The lanes over a scheduler that only tells which passes it sees waiting, steps overlapped or not."""
 
-    def begin(self: AsyncScheduler) -> None:
+    def begin(self: Scheduler, vllm_config: Any) -> None:
         self.running, self.waiting = [], PriorityRequestQueue()
+        self.num_spec_tokens, self.parallel_config = 0, SimpleNamespace(pipeline_parallel_size=1)
 
-    monkeypatch.setattr(AsyncScheduler, "__init__", begin)
-    monkeypatch.setattr(AsyncScheduler, "schedule", lambda self: [each.name for each in self.waiting])
-    return lanes.LaneScheduler()
+    monkeypatch.setattr(Scheduler, "__init__", begin)
+    monkeypatch.setattr(Scheduler, "schedule", lambda self: [each.name for each in self.waiting])
+    config = SimpleNamespace(scheduler_config=SimpleNamespace(async_scheduling=request.param))
+    scheduler = lanes.lane_scheduler(vllm_config=config)
+    assert isinstance(scheduler, AsyncScheduler) == request.param
+    return scheduler
 
 
 def test_alone_the_chunks_of_a_long_file_go_on(scheduler: lanes.LaneScheduler) -> None:

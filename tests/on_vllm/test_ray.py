@@ -14,7 +14,7 @@ from on_vllm.test_served import clip, served
 __all__ = ["clip"]
 
 pytestmark = [
-    pytest.mark.timeout(500),  # it is started twice
+    pytest.mark.timeout(800),  # it is started twice
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
 

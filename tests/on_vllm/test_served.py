@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -65,15 +66,16 @@ class Server:
 
 
 @asynccontextmanager
-async def served(model: str, *more: str) -> AsyncIterator[Server]:
-    """`stentor serve --engine vllm` as anybody starts it, four chunks at once."""
+async def served(model: str, *more: str, **arguments: Any) -> AsyncIterator[Server]:
+    """`stentor serve --engine vllm` as anybody starts it, four chunks at once, with arguments of vLLM's."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     directory = await asyncio.to_thread(lambda: converted(resolve(model).directory))
     main = "from stentor.cli.main import main; main()"
     options = ["serve", "--engine", "vllm", "--model", str(directory), "--port", str(port), *more]
-    env = {**os.environ, "STENTOR_MAX_BATCH": "4", "STENTOR_VLLM_ARGS": json.dumps(QUICK_START)}
+    given = json.dumps({**QUICK_START, **arguments})
+    env = {**os.environ, "STENTOR_MAX_BATCH": "4", "STENTOR_VLLM_ARGS": given}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", main, *options, env=env)
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
@@ -115,6 +117,27 @@ async def test_a_model_for_english_answers_and_what_it_cannot_do_is_refused(clip
         assert refused.json()["error"]["param"] == "timestamp_granularities"
         translated = await server.http.post("/v1/audio/translations", files={"file": ("a.flac", clip)})
         assert translated.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lanes"), [({"scheduler_cls": None}, False), ({"async_scheduling": False}, True)]
+)
+async def test_without_lanes_or_overlapping_steps_clips_and_files_are_heard(
+    clip: bytes,
+    recording: bytes,
+    arguments: dict[str, Any],
+    lanes: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "WARNING")  # it warns of schedulers that are not its own
+    async with served("tiny.en", **arguments) as server:
+        sent = [recording, clip, clip] * 3  # more than there are rows
+        answers = await asyncio.gather(*(server.post(audio, response_format="text") for audio in sent))
+        assert all("the worst of times" in answer.text for answer in answers)
+        assert all("the superlative degree" in answer.text for answer in answers[::3])
+        await server.until_at_rest()
+    assert ("stentor.engine.vllm.lanes" in capfd.readouterr().out) == lanes
 
 
 @pytest.mark.parametrize("reset", [False, True])

@@ -20,14 +20,16 @@ from stentor.types import EngineOutput, EngineRequest, Segment
 
 
 class LocalReplicas:
-    """Replicas that can be lost. Calls go to the one named, else to each in turn.
+    """Replicas that can be lost. Calls go to the one named, else to the first: Serve hears late who is busy.
 
     `calls` lists which replica got which call, with its samples.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
-        self.engines = list(engines)
-        self.living = {f"r{number}": EngineReplica(each, f"r{number}") for number, each in enumerate(engines)}
+        self.engines: list[Engine] = []
+        self.living: dict[str, EngineReplica] = {}
+        for engine in engines:
+            self.add(engine)
         self.calls: list[tuple[str, Verb, Call]] = []
         self.waiting_s: list[float] = []
         self._streams: dict[LocalStream, str] = {}
@@ -38,7 +40,7 @@ class LocalReplicas:
 
     def call(self, verb: Verb, call: Call, replica_id: str | None) -> LocalStream:
         if replica_id not in self.living:
-            replica_id = [*self.living, ""][len(self.calls) % max(1, len(self.living))]
+            replica_id = next(iter(self.living), "")
         self.calls.append((replica_id, verb, call))
         if not replica_id:
             return LocalStream(_nobody())
@@ -56,6 +58,12 @@ class LocalReplicas:
         """Close all engines, those of lost replicas too."""
         for engine in self.engines:
             await engine.close()
+
+    def add(self, engine: Engine) -> None:
+        """As if Serve had started another."""
+        replica_id = f"r{len(self.engines)}"
+        self.engines.append(engine)
+        self.living[replica_id] = EngineReplica(engine, replica_id)
 
     def lose(self, replica_id: str) -> None:
         """As if its process had been killed."""

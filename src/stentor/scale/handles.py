@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Collection, Sequence
 
@@ -26,10 +25,10 @@ START_PERIOD_S = 0.2
 
 
 class NamedReplicaRouter(FIFOMixin, RequestRouter):
-    """Sends a call to the replica that it names, if it is there, else to the idler one of two.
+    """Sends a call to the replica that it names, if it is there, else to the one that Serve takes for idlest.
 
-    The name travels as Serve's session id. Of two taken at random the one with the shorter queue is nearly as
-    good as the best of all (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001).
+    The name travels as Serve's session id. Servers name one as long as they know of any: Serve goes by queue
+    lengths that lag, and sent two calls of one moment to one replica.
     """
 
     async def choose_replicas(
@@ -40,7 +39,7 @@ class NamedReplicaRouter(FIFOMixin, RequestRouter):
             for replica in candidate_replicas:
                 if replica.replica_id.unique_id == name:
                     return [[replica]]
-        return [random.sample(candidate_replicas, min(2, len(candidate_replicas)))]
+        return [candidate_replicas]
 
 
 class ServeReplicas:

@@ -6,14 +6,13 @@
 As many chunks are sent as the replicas have slots, and half as many again: so no slot waits for the next one,
 and what waits, waits here, where a replica that has just come gets its share and a clip goes before the later
 chunks of long files. Beside these first chunks are sent at once, up to another half: replicas keep slots for
-them and compute them first.
+them and compute them first. Each goes to the replica with the least to do (`roster.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -26,6 +25,7 @@ from stentor.engine.base import EngineHealth, EngineInfo
 from stentor.engine.scheduler import Scheduler, Ticket
 from stentor.errors import EngineError
 from stentor.scale.calls import Call, News, ReplicaLost, Replicas, ReplicaState, Stream, Verb, later
+from stentor.scale.roster import Roster
 from stentor.types import SAMPLE_RATE, Chunk, EngineOutput, EngineReport, EngineRequest, LanguageGuess
 
 log = structlog.get_logger()
@@ -45,9 +45,6 @@ seconds and what the model takes to load."""
 
 BUSY_PERIOD_S, IDLE_PERIOD_S = 0.2, 1.0
 """How often replicas are asked how they are, while they work and while they do not."""
-
-UNHEARD_S = 60.0
-"""Replicas that do not answer for so long are taken for dead. Serve itself replaces one after 40 s."""
 
 
 class RemoteEngine:
@@ -72,8 +69,8 @@ class RemoteEngine:
         self._waiting_s: dict[str, float] = {}
         self._streams: dict[str, Stream] = {}
         self._probed: WeakKeyDictionary[Chunk, tuple[str, str]] = WeakKeyDictionary()
-        self._states: dict[str, ReplicaState] = {}
-        self._note(states)
+        self._roster = Roster(states)
+        self._make_room()
         self._aborted: set[str] = set()
         self._surveying = asyncio.Lock()
         self._work = asyncio.Event()
@@ -112,13 +109,9 @@ class RemoteEngine:
     def health(self) -> EngineHealth:
         """What the replicas last told; alive while one of them is."""
         self._watch()
-        dead = self._scheduler.dead
-        told = [state.health for state in self._states.values()]
-        if dead is None and not any(health.alive for health in told):
-            dead = "; ".join(health.reason for health in told if health.reason) or "no engine replica answers"
-        running = sum(health.running for health in told)
-        queued = sum(health.queued for health in told) + self._scheduler.queued
-        return EngineHealth(dead is None, running, queued, dead)
+        told, dead = self._roster.health(), self._scheduler.dead
+        queued = told.queued + self._scheduler.queued
+        return EngineHealth(told.alive and dead is None, told.running, queued, dead or told.reason)
 
     async def close(self) -> None:
         """Abort what this server has begun. The replicas go on for others."""
@@ -135,12 +128,14 @@ class RemoteEngine:
         Windows do not depend on each other's text, so what is heard from there on is what would have been.
         """
         self._watch()
-        replica_id, key = self._probed.pop(request.chunk, (None, uuid.uuid4().hex))
+        wanted, key = self._probed.pop(request.chunk, (None, uuid.uuid4().hex))
         heard = 0
         async with self._turn(request) as ticket:
             for attempt in range(1, ATTEMPTS + 1):
                 before, call = heard, Call.of(request, self._name, key, heard)
+                replica_id = self._roster.choose(wanted)
                 stream = self._replicas.call(verb, call, replica_id)
+                self._roster.sent(stream, replica_id)
                 try:
                     async with aclosing(self._told(ticket, stream, request.report)) as told:
                         async for news in told:
@@ -155,10 +150,11 @@ class RemoteEngine:
                 except ReplicaLost as lost:
                     why = lost
                 log.warning("engine replica lost", request_id=request.id, attempt=attempt, why=str(why))
+                self._roster.lost(replica_id)
                 if heard >= len(request.chunk.samples):
                     return  # it had told everything
                 # Whoever has kept the chunk from its probe has the whole of it, and what is left is another.
-                replica_id, key = self._another(replica_id), uuid.uuid4().hex
+                wanted, key = None, uuid.uuid4().hex
             raise EngineError(f"no engine replica could hear the chunk: {why}")
 
     @asynccontextmanager
@@ -182,24 +178,17 @@ class RemoteEngine:
         try:
             news = await _next(ticket, stream, limit_s=TAKEN_S)
             while news is not None:
-                self._states[news.state.replica_id] = news.state
+                self._roster.told(stream, news.state)
                 theirs = news.report
                 yield news
                 news = await _next(ticket, stream)
         finally:
             stream.cancel()
+            self._roster.ended(stream)
             self._streams.pop(ticket.request.id, None)
             report.queued_s += theirs.queued_s
             report.computed_s += theirs.computed_s
             report.fallbacks += theirs.fallbacks
-
-    def _another(self, lost: str | None) -> str | None:
-        """The least busy replica that lives, other than the one lost; None leaves the choice to Serve."""
-        if lost is not None:
-            self._states.pop(lost, None)
-        alive = [state for state in self._states.values() if state.health.alive]
-        load = {state.replica_id: state.health.running + state.health.queued for state in alive}
-        return min(load, key=lambda replica_id: load[replica_id], default=None)
 
     def _watch(self) -> None:
         """Keep what we know of the replicas fresh, from now on."""
@@ -225,18 +214,16 @@ class RemoteEngine:
             if aborted and not self._aborted:
                 return
             ids, self._aborted = self._aborted, set()
-            share_s = sum(self._waiting_s.values()) / max(1, len(self._states))
+            share_s = sum(self._waiting_s.values()) / max(1, len(self._roster))
             try:
-                self._note(await self._replicas.survey(self._name, share_s, ids))
+                self._roster.note(await self._replicas.survey(self._name, share_s, ids))
             except ReplicaLost:
-                if time.monotonic() - self._heard_s > UNHEARD_S:
-                    self._states = {}
+                self._roster.unanswered()
+            self._make_room()
 
-    def _note(self, states: Sequence[ReplicaState]) -> None:
-        self._heard_s = time.monotonic()
-        self._states = {state.replica_id: state for state in states}
-        slots = sum(state.info.slots for state in states if state.health.alive)
-        slots = slots or self._info.slots
+    def _make_room(self) -> None:
+        """Send as much as those replicas may hold that live; while none does, as at the start."""
+        slots = self._roster.slots or self._info.slots
         reserved = math.ceil(FIRST_DEPTH * slots)
         self._scheduler.resize(math.ceil(DEPTH * slots) + reserved, reserved=reserved)
 

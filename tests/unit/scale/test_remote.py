@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -14,7 +15,7 @@ from stentor.engine.fake import FakeEngine
 from stentor.errors import EngineError
 from stentor.scale.calls import Call
 from stentor.scale.remote import ATTEMPTS, RemoteEngine
-from stentor.scale.replica import WAITING_AUDIO, EngineReplica
+from stentor.scale.replica import WAITING_AUDIO
 from stentor.types import (
     SAMPLE_RATE,
     Chunk,
@@ -58,6 +59,37 @@ class StallingEngine(FakeEngine):
             await asyncio.Event().wait()
 
 
+def busy(slots: int) -> FakeEngine:
+    """It ends nothing before its gate is opened."""
+    engine = FakeEngine(spoken, slots=slots)
+    engine.gate.clear()
+    return engine
+
+
+def release(replicas: LocalReplicas) -> None:
+    """Let all that are busy end."""
+    for engine in replicas.engines:
+        assert isinstance(engine, FakeEngine)
+        engine.gate.set()
+
+
+def calls_at(replicas: LocalReplicas) -> dict[str, int]:
+    """How many calls each has got."""
+    return dict(Counter(replica_id for replica_id, _, _ in replicas.calls))
+
+
+@asynccontextmanager
+async def gathered() -> AsyncIterator[list[asyncio.Task[object]]]:
+    """Tasks that are awaited at the end, or cancelled where the test has failed."""
+    tasks: list[asyncio.Task[object]] = []
+    try:
+        yield tasks
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 @asynccontextmanager
 async def remote(*engines: Engine) -> AsyncIterator[tuple[RemoteEngine, LocalReplicas]]:
     replicas = LocalReplicas(engines)
@@ -90,11 +122,12 @@ def later_chunk(engine_id: str, samples: Samples, *, request_id: str | None = No
 @pytest.mark.parametrize("told", [0, 1, 3])
 async def test_a_lost_replica_costs_no_word_and_doubles_none(make_request: Requests, told: int) -> None:
     request = make_request("r", seconds(5))
-    async with remote(StallingEngine(told), FakeEngine(spoken)) as (engine, replicas):
+    async with remote(StallingEngine(told)) as (engine, replicas):
         outputs: list[EngineOutput] = []
         async with aclosing(engine.generate(request)) as answers:
             reading = asyncio.ensure_future(_read(answers, outputs))
             await until(lambda: bool(replicas.calls) and len(outputs) == told)
+            replicas.add(FakeEngine(spoken))
             replicas.lose("r0")
             await reading
     assert text(outputs) == " 0 1 2 3 4"
@@ -106,11 +139,12 @@ async def test_a_lost_replica_costs_no_word_and_doubles_none(make_request: Reque
 
 
 async def test_a_replica_lost_after_its_last_word_is_not_missed(make_request: Requests) -> None:
-    async with remote(StallingEngine(3), FakeEngine(spoken)) as (engine, replicas):
+    async with remote(StallingEngine(3)) as (engine, replicas):
         outputs: list[EngineOutput] = []
         async with aclosing(engine.generate(make_request("r", seconds(3)))) as answers:
             reading = asyncio.ensure_future(_read(answers, outputs))
             await until(lambda: len(outputs) == 3)
+            replicas.add(FakeEngine(spoken))
             replicas.lose("r0")
             await reading
     assert text(outputs) == " 0 1 2"
@@ -134,7 +168,7 @@ async def test_a_chunk_that_kills_every_engine_is_given_up(make_request: Request
         with pytest.raises(EngineError, match="no engine replica could hear the chunk"):
             await heard(engine, make_request("r"))
         assert len(replicas.calls) == ATTEMPTS
-        assert engines[-1].health().alive
+        assert [each.health().alive for each in engines].count(True) == 1
 
 
 async def test_without_replicas_the_engine_is_dead_until_one_comes(make_request: Requests) -> None:
@@ -159,17 +193,17 @@ async def test_a_chunk_goes_where_its_language_was_heard(make_request: Requests)
             await heard(engine, request)
             (probed_at, _, probe), (heard_at, _, call) = replicas.calls[-2:]
             assert (probed_at, probe.key) == (heard_at, call.key)
-            replicas.calls.append(replicas.calls[-1])  # so that its turn would be another's
 
 
 async def test_what_is_left_of_a_chunk_is_not_taken_for_what_was_probed(make_request: Requests) -> None:
     request = make_request("r", seconds(3))
-    async with remote(StallingEngine(1), FakeEngine(spoken)) as (engine, replicas):
+    async with remote(StallingEngine(1)) as (engine, replicas):
         await engine.detect_language(request)
         outputs: list[EngineOutput] = []
         async with aclosing(engine.generate(request)) as answers:
             reading = asyncio.ensure_future(_read(answers, outputs))
             await until(lambda: len(outputs) == 1)
+            replicas.add(FakeEngine(spoken))
             replicas.lose("r0")
             await reading
     assert text(outputs) == " 0 1 2"
@@ -238,11 +272,63 @@ async def test_a_replica_that_comes_gets_what_waits(make_request: Requests) -> N
         tasks = [asyncio.create_task(heard(engine, make_request(f"r-{n}", seconds(1)))) for n in range(8)]
         await until(lambda: engine.health().queued == 7)
         another = FakeEngine(spoken, slots=4)
-        replicas.living["r1"], replicas.engines = EngineReplica(another, "r1"), [busy, another]
-        await until(lambda: bool(another.started))
-        busy.gate.set()
+        another.gate.clear()
+        replicas.add(another)
+        await until(lambda: len(replicas.calls) == 8)
+        assert calls_at(replicas) == {"r0": 3, "r1": 5}
+        await another.until(lambda e: len(e.started) == 4)
+        for each in (busy, another):
+            each.gate.set()
         await asyncio.gather(*tasks)
-        assert another.finished
+
+
+async def test_calls_of_one_moment_go_to_different_replicas(make_request: Requests) -> None:
+    async with remote(*(busy(1) for _ in range(4))) as (engine, replicas), gathered() as tasks:
+        tasks += [asyncio.create_task(heard(engine, make_request(f"r-{n}"))) for n in range(4)]
+        await until(lambda: len(replicas.calls) == 4)
+        assert calls_at(replicas) == {"r0": 1, "r1": 1, "r2": 1, "r3": 1}
+        release(replicas)
+
+
+async def test_a_long_file_and_a_clip_find_the_replica_with_the_most_room(make_request: Requests) -> None:
+    async with remote(busy(4), busy(2)) as (engine, replicas), gathered() as tasks:
+        chunks = [later_chunk(f"file-{n}", seconds(1), request_id="file") for n in range(5)]
+        tasks += [asyncio.create_task(heard(engine, chunk)) for chunk in chunks[:3]]
+        await until(lambda: len(replicas.calls) == 3)
+        assert calls_at(replicas) == {"r0": 2, "r1": 1}
+        tasks += [asyncio.create_task(heard(engine, chunk)) for chunk in chunks[3:]]
+        await until(lambda: len(replicas.calls) == 5)
+        tasks.append(asyncio.create_task(heard(engine, make_request("clip"))))
+        await until(lambda: len(replicas.calls) == 6)
+        assert calls_at(replicas) == {"r0": 4, "r1": 2}
+        release(replicas)
+
+
+async def test_what_another_server_sent_counts(make_request: Requests) -> None:
+    async with remote(busy(1), busy(1)) as (engine, replicas), gathered() as tasks:
+        another = await replicas.remote()
+        for number, server in enumerate([engine, another] * 3):
+            tasks.append(asyncio.create_task(heard(server, make_request(f"r-{number}"))))
+            await until(lambda: len(replicas.calls) == len(tasks))
+            replicas.waiting_s.clear()  # both servers begin a survey when the replica has the call
+            await until(lambda: len(replicas.waiting_s) >= 4)
+        assert calls_at(replicas) == {"r0": 3, "r1": 3}
+        release(replicas)
+    await another.close()
+
+
+async def test_a_call_that_has_ended_counts_no_more(make_request: Requests) -> None:
+    async with remote(busy(1), busy(1)) as (engine, replicas), gathered() as tasks:
+        tasks += [asyncio.create_task(heard(engine, make_request(f"r-{n}"))) for n in range(2)]
+        await until(lambda: engine.health().running == len(replicas.calls) == 2)
+        left_at = replicas.calls[1][0]
+        left = tasks.pop()
+        left.cancel()
+        await until(lambda: left.done() and engine.health().running == 1)
+        tasks.append(asyncio.create_task(heard(engine, make_request("r-2"))))
+        await until(lambda: len(replicas.calls) == 3)
+        assert replicas.calls[2][0] == left_at
+        release(replicas)
 
 
 async def test_two_servers_may_be_given_the_same_request_id(make_request: Requests) -> None:

@@ -1,4 +1,4 @@
-"""Two lanes inside vLLM: a scheduler that its engine core loads by name.
+"""Two lanes inside vLLM: a scheduler that its engine core asks for by name.
 
 vLLM's own admits a window as soon as there is a row for it, and its encoding is a step of its own, behind
 which all other rows wait. So while a clip is there, the later chunks of long files wait with theirs; what is
@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
 
 from stentor.engine.vllm.arguments import URGENT
 
@@ -19,7 +20,7 @@ PATIENT_SHARE = 0.125
 stop long files. The native engine's is the same."""
 
 
-class LaneScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not there when types are checked
+class LaneScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not there when types are checked
     """vLLM's scheduler, which keeps what is not urgent in the queue while something urgent is there."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -47,3 +48,13 @@ class LaneScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not there 
         finally:
             for request in patient:
                 self.waiting.add_request(request)
+
+
+class AsyncLaneScheduler(LaneScheduler, AsyncScheduler):  # type: ignore[misc]
+    """The same over the one that vLLM takes where it schedules a step before the last one has ended."""
+
+
+def lane_scheduler(*, vllm_config: Any, **more: Any) -> LaneScheduler:
+    """The lanes over that scheduler of its own which vLLM would have taken; called by its engine core."""
+    overlapped = vllm_config.scheduler_config.async_scheduling  # never on a CPU, and as the operator says
+    return (AsyncLaneScheduler if overlapped else LaneScheduler)(vllm_config=vllm_config, **more)

@@ -44,7 +44,7 @@ CPU_ARGUMENTS = {
 CLIP_ROWS_EVERY = 4
 """For so many chunks there is a row more, which later chunks of long files leave free for clips."""
 
-LANES = "stentor.engine.vllm.lanes.LaneScheduler"
+LANES = "stentor.engine.vllm.lanes.lane_scheduler"
 
 GRAMMAR = "stentor.engine.vllm.grammar:TimestampGrammar"
 
